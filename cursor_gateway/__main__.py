@@ -1,0 +1,3 @@
+from cursor_gateway.cli import main
+
+main()

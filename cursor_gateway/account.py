@@ -1,0 +1,187 @@
+"""Account: the sign-in, the models and the agent's version, remembered so that nobody waits.
+
+Each of the three costs a start of the CLI, a second or more. So each is kept, refreshed in the
+background by one start at a time, and an old answer is given while a new one is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from cursor_gateway.agents.cursor_cli import CursorCli
+from cursor_gateway.core.agent_text import ModelList, SignIn
+from cursor_gateway.core.models import Model, checked, resolve
+from cursor_gateway.errors import (
+    AgentFailed,
+    AgentOutdated,
+    AgentTimedOut,
+    GatewayError,
+    ModelNotFound,
+    NotAuthenticated,
+)
+from cursor_gateway.settings import Settings
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MODELS_LAST = 300.0
+# An unknown model may be a new one: look again, but not for every typing error.
+MODELS_DOUBTFUL = 30.0
+VERSION_LASTS = 600.0
+# A fresh sign-in shall be noticed within seconds, a lost one within a minute: while there is none
+# the CLI is asked often, else seldom.
+SIGN_IN_LASTS = 60.0
+NO_SIGN_IN_LASTS = 8.0
+# A request that would be refused asks again, so that it works right after `login`.
+NO_SIGN_IN_TRUSTED = 2.0
+SIGN_IN_WATCH = 300.0
+
+
+class Remembered(Generic[T]):
+    """A value that is slow to get: kept, refreshed by one at a time, old rather than late."""
+
+    def __init__(self, fetch: Callable[[], Awaitable[T]]) -> None:
+        self._fetch = fetch
+        self._refreshing: asyncio.Task[None] | None = None
+        self._tried_at = float("-inf")
+        self.value: T | None = None
+        self.error: GatewayError | None = None
+
+    async def get(self, max_age: float, *, stale: bool = True) -> T:
+        """The value. With `stale`, an old one is given at once while a new one is fetched."""
+        if self._age() > max_age:
+            refreshing = self.refresh()
+            if self.value is None or not stale:
+                await asyncio.shield(refreshing)
+        if self.value is None:
+            assert self.error is not None
+            raise self.error
+        return self.value
+
+    def refresh_if_older(self, max_age: float) -> None:
+        if self._age() > max_age:
+            self.refresh()
+
+    def refresh(self) -> asyncio.Task[None]:
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+        return self._refreshing
+
+    async def close(self) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait({self._refreshing})
+
+    async def _refresh(self) -> None:
+        try:
+            self.value, self.error = await self._fetch(), None
+        except GatewayError as error:
+            self.error = error
+            log.debug("refresh failed: %s", error)
+        self._tried_at = asyncio.get_running_loop().time()
+
+    def _age(self) -> float:
+        return asyncio.get_running_loop().time() - self._tried_at
+
+
+class Account:
+    def __init__(self, agent: CursorCli, settings: Settings) -> None:
+        self._agent = agent
+        self._aliases = settings.aliases
+        self._sign_in: Remembered[SignIn] = Remembered(self._check_sign_in)
+        self._models: Remembered[ModelList] = Remembered(self._list_models)
+        self._version: Remembered[str] = Remembered(agent.version)
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+        for remembered in (self._sign_in, self._models, self._version):
+            await remembered.close()
+
+    @property
+    def authenticated(self) -> bool:
+        return self._sign_in.value is not None and self._sign_in.value.authenticated
+
+    @property
+    def version(self) -> str:
+        return self._version.value or ""
+
+    def problem(self) -> GatewayError | None:
+        """Why no request can be served now, as far as is known; asks anew in the background."""
+        self._sign_in.refresh_if_older(self._sign_in_lasts())
+        self._version.refresh_if_older(VERSION_LASTS)
+        if self.authenticated:
+            return None
+        if self._sign_in.value is not None:
+            return NotAuthenticated("Cursor's agent is not signed in.")
+        return self._sign_in.error or AgentFailed("The sign-in has not been checked yet.")
+
+    async def sign_in(self) -> SignIn:
+        return await self._sign_in.get(NO_SIGN_IN_TRUSTED, stale=False)
+
+    async def models(self) -> tuple[Model, ...]:
+        return (await self._models.get(MODELS_LAST)).models
+
+    async def resolve(self, wanted: str) -> str:
+        """The id of the model that a client means. `auto` never has to wait for the list."""
+        known = self._models.value.models if self._models.value else ()
+        try:
+            return resolve(wanted, known, self._aliases)
+        except ModelNotFound:
+            pass
+        try:
+            known = (await self._models.get(MODELS_DOUBTFUL, stale=False)).models
+        except (AgentFailed, AgentOutdated, AgentTimedOut):
+            # There is no list to look in. The CLI itself knows whether it has the model.
+            return checked(wanted)
+        return resolve(wanted, known, self._aliases)
+
+    async def require_sign_in(self) -> None:
+        """Refuse at once what the CLI would refuse after a second; when unsure, let it decide."""
+        if self._sign_in.value is None or self.authenticated:
+            return
+        if not (await self.sign_in()).authenticated:
+            raise NotAuthenticated("Cursor's agent is not signed in.")
+
+    def doubt_sign_in(self) -> None:
+        """A run was refused for want of a sign-in, whatever we believed."""
+        self._sign_in.refresh()
+
+    async def _check_sign_in(self) -> SignIn:
+        if not self._agent.has_api_key:
+            return await self._agent.sign_in()
+        # With a key, `status` knows only of a browser sign-in; the list of models knows the truth.
+        try:
+            await self._models.get(MODELS_LAST, stale=False)
+        except NotAuthenticated:
+            return SignIn(authenticated=False)
+        return SignIn(authenticated=True, account="CURSOR_API_KEY")
+
+    async def _list_models(self) -> ModelList:
+        listed = await self._agent.models()
+        if listed.complete:
+            return listed
+        if self._models.value is not None:
+            log.warning("cursor-agent cut its list of models short; keeping the earlier one")
+            return self._models.value
+        log.warning("cursor-agent may have cut its list of models short")
+        return listed
+
+    async def _watch(self) -> None:
+        # One after the other: CLIs that start together disturb each other.
+        for remembered in (self._sign_in, self._models, self._version):
+            await asyncio.shield(remembered.refresh())
+        while True:
+            await asyncio.sleep(SIGN_IN_WATCH if self.authenticated else NO_SIGN_IN_LASTS)
+            await asyncio.shield(self._sign_in.refresh())
+
+    def _sign_in_lasts(self) -> float:
+        return SIGN_IN_LASTS if self.authenticated else NO_SIGN_IN_LASTS

@@ -1,0 +1,83 @@
+"""Who may use the gateway: checked before a request's body is read.
+
+A gateway on loopback is within reach of every web page the user opens. Three checks keep them out:
+the `Host` header (a page whose name was rebound to 127.0.0.1 still sends its own name), the
+`Origin` header (browsers send it with every request a page makes across origins), and the content
+type (a form cannot send JSON without asking first).
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from cursor_gateway.errors import (
+    HostNotAllowed,
+    InvalidApiKey,
+    OriginNotAllowed,
+    UnsupportedMediaType,
+)
+from cursor_gateway.settings import Settings, is_loopback
+
+
+class Admission:
+    def __init__(self, settings: Settings) -> None:
+        self._key = settings.api_key.encode()
+        self._origins = {origin.lower().rstrip("/") for origin in settings.cors_origins}
+        self._hosts = {host.lower() for host in (*settings.allowed_hosts, settings.host)}
+        # Only a name can be rebound, so where other machines may come, any address will do.
+        self._any_address = not settings.is_loopback
+
+    def check_host(self, host: str | None) -> None:
+        """Programs without a `Host` are no browsers, and only browsers are the danger here."""
+        if host is None:
+            return
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".") if "@" not in host else ""
+        if is_loopback(name) or name in self._hosts or (self._any_address and _is_address(name)):
+            return
+        raise HostNotAllowed("This gateway does not answer to that host name.")
+
+    def check_origin(self, origin: str | None) -> str | None:
+        """The origin to name in the CORS headers, if any."""
+        if origin is None:
+            return None
+        known = origin.lower().rstrip("/")
+        split = urlsplit(known)
+        if known in self._origins:
+            return origin
+        if split.scheme in ("http", "https") and is_loopback(split.hostname or ""):
+            return origin
+        raise OriginNotAllowed("Pages of that origin may not use this gateway.")
+
+    def has_key(self, headers: Mapping[str, str]) -> bool:
+        if not self._key:
+            return True
+        scheme, _, bearer = headers.get("Authorization", "").partition(" ")
+        offered = [headers.get("x-api-key", "")]
+        if scheme.lower() == "bearer":
+            offered.append(bearer.strip())
+        return any([_same(self._key, key) for key in offered])  # noqa: C419 - all, always
+
+    def check_key(self, headers: Mapping[str, str]) -> None:
+        if not self.has_key(headers):
+            raise InvalidApiKey("The gateway's API key is missing or wrong.")
+
+
+def check_content_type(content_type: str) -> None:
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and "+json" in kind):
+        raise UnsupportedMediaType("The body must be JSON.")
+
+
+def _same(key: bytes, offered: str) -> bool:
+    return hmac.compare_digest(key, offered.encode("utf-8", "surrogateescape"))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,282 @@
+"""Child: the life and death of one agent process and everything it starts.
+
+Theory of operation
+-------------------
+The pipes are read and written directly, without asyncio's transports, for three reasons. Reading
+only when someone asks is all the backpressure there is: a slow client fills the agent's pipe and
+the agent waits. Lines may be of any length. And the end is decided by the process, not by its
+pipe: a grandchild that holds stdout open would keep a stream "alive" for ever, so once the agent
+has exited, what is in the pipe is read and then it is the end. (`asyncio`'s own `wait()` waits for
+the pipe too.)
+
+Stopping: where the agent has said its last word it gets a moment to leave by itself. Then SIGTERM
+to the whole tree, a grace, SIGKILL to the whole tree, and the sweep looks until nobody is left.
+Meanwhile its output is read and thrown away, because a process blocked on a full pipe cannot exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cursor_gateway.agents import process_tree
+from cursor_gateway.errors import AgentFailed
+
+log = logging.getLogger(__name__)
+
+# Large enough that a fast agent costs few system calls, small enough to stay in the cache.
+READ_BYTES = 256 * 1024
+# The reason of a failure stands at the end of stderr; a model list may stand before it.
+STDERR_TAIL_BYTES = 64 * 1024
+# The promise is two seconds from the client's leaving to the last process's end.
+TERM_GRACE = 1.0
+SWEEP_INTERVAL = 0.02
+SWEEPS = 40
+
+
+class Child:
+    """Use it only inside the event loop that spawned it."""
+
+    def __init__(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, mark: str, stdout: int
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._mark = mark
+        self._process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env={**env, process_tree.MARK: mark},
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None and self._process.stderr is not None
+        self._stdin = self._process.stdin
+        self._stdout_fd = self._process.stdout.fileno() if self._process.stdout else -1
+        self._stderr_fd = self._process.stderr.fileno()
+        self._stderr = bytearray()
+        self._feeding: asyncio.Task[None] | None = None
+        self._closed = False
+        self._exited: asyncio.Future[int] = self._loop.create_future()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                os.set_blocking(pipe.fileno(), False)
+        self._loop.add_reader(self._stderr_fd, self._collect_stderr)
+        self._watch_exit()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def stderr(self) -> str:
+        """The end of what it wrote to stderr."""
+        if self._exited.done() and not self._closed:
+            self._collect_stderr()
+        return self._stderr.decode("utf-8", "replace")
+
+    def feed(self, data: bytes) -> None:
+        """Write all of `data` to its stdin, in the background, and close it."""
+        self._feeding = self._loop.create_task(self._feed(memoryview(data)))
+
+    async def read(self) -> bytes:
+        """What it wrote to stdout since the last call; empty once it ended."""
+        while True:
+            over = self._exited.done()
+            try:
+                return os.read(self._stdout_fd, READ_BYTES)
+            except BlockingIOError:
+                if over:
+                    return b""
+            await self._ready(self._loop.add_reader, self._loop.remove_reader, self._stdout_fd)
+
+    async def exit_code(self, within: float) -> int | None:
+        """Its exit code; None when it has not exited `within` seconds."""
+        return self._exited.result() if await self._exits_within(within) else None
+
+    async def stop(self, patience: float = 0.0, grace: float = TERM_GRACE) -> None:
+        """End the whole tree: `patience` seconds until SIGTERM, then `grace` until SIGKILL."""
+        if self._feeding is not None:
+            self._feeding.cancel()
+            await asyncio.wait({self._feeding})
+        self._stdin.close()
+        if self._stdout_fd >= 0:
+            self._loop.add_reader(self._stdout_fd, self._discard_stdout)
+        if not await self._exits_within(patience):
+            process_tree.signal_all(process_tree.members(self.pid, self._mark), signal.SIGTERM)
+            await self._exits_within(grace)
+        await self._sweep()
+        self._close()
+
+    async def _feed(self, rest: memoryview) -> None:
+        fd = self._stdin.fileno()
+        try:
+            while rest and not self._exited.done():
+                try:
+                    rest = rest[os.write(fd, rest[:READ_BYTES]) :]
+                except BlockingIOError:
+                    await self._ready(self._loop.add_writer, self._loop.remove_writer, fd)
+        except BrokenPipeError:
+            # It stopped reading. Why, its own words or its exit will say.
+            pass
+        finally:
+            self._stdin.close()
+
+    async def _sweep(self) -> None:
+        for _ in range(SWEEPS):
+            left = process_tree.members(self.pid, self._mark)
+            if not left and self._exited.done():
+                return
+            process_tree.signal_all(left, signal.SIGKILL)
+            await self._exits_within(SWEEP_INTERVAL)
+            process_tree.reap(pid for pid in left if pid != self.pid)
+            if self._exited.done():
+                await asyncio.sleep(SWEEP_INTERVAL)
+        log.warning("agent %d left processes that SIGKILL does not end", self.pid)
+
+    async def _exits_within(self, seconds: float) -> bool:
+        if not self._exited.done() and seconds > 0:
+            await asyncio.wait({self._exited}, timeout=seconds)
+        return self._exited.done()
+
+    async def _ready(
+        self, add: Callable[..., object], remove: Callable[[int], object], fd: int
+    ) -> None:
+        """Until `fd` can be used, or the process has exited."""
+        ready = self._loop.create_future()
+        add(fd, _resolve, ready)
+        wake = _resolving(ready)
+        self._exited.add_done_callback(wake)
+        try:
+            await ready
+        finally:
+            remove(fd)
+            self._exited.remove_done_callback(wake)
+
+    def _watch_exit(self) -> None:
+        if sys.platform == "linux":
+            pidfd = os.pidfd_open(self.pid)
+            self._loop.add_reader(pidfd, self._on_pidfd, pidfd)
+        else:
+            threading.Thread(target=self._wait_in_thread, daemon=True).start()
+
+    def _on_pidfd(self, pidfd: int) -> None:
+        self._loop.remove_reader(pidfd)
+        os.close(pidfd)
+        self._exited.set_result(self._process.wait())
+
+    def _wait_in_thread(self) -> None:
+        code = self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop may be closed by then
+            self._loop.call_soon_threadsafe(self._exited.set_result, code)
+
+    def _collect_stderr(self) -> None:
+        try:
+            while data := os.read(self._stderr_fd, READ_BYTES):
+                self._stderr += data
+                del self._stderr[:-STDERR_TAIL_BYTES]
+            self._loop.remove_reader(self._stderr_fd)
+        except BlockingIOError:
+            pass
+
+    def _discard_stdout(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            if not os.read(self._stdout_fd, READ_BYTES):
+                self._loop.remove_reader(self._stdout_fd)
+
+    def _close(self) -> None:
+        self._closed = True
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                self._loop.remove_reader(pipe.fileno())
+                pipe.close()
+
+
+class Children:
+    """All agents of one gateway: none is forgotten, none outlives it."""
+
+    def __init__(self) -> None:
+        self._id = secrets.token_hex(8)
+        self._counter = 0
+        self._alive: set[Child] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        self.scratch = Path(tempfile.mkdtemp(prefix="cursor-gateway-")).resolve()
+        process_tree.adopt_orphans()
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-I", "-S", process_tree.__file__, f"{self._id}.", str(self.scratch)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        *,
+        stdout: int = subprocess.PIPE,
+    ) -> Child:
+        self._counter += 1
+        mark = f"{self._id}.{self._counter}."
+        try:
+            child = Child(argv, env, cwd, mark, stdout)
+        except OSError as error:
+            raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.") from error
+        self._alive.add(child)
+        return child
+
+    def retire(
+        self, child: Child, patience: float = 0.0, then: Callable[[], object] = lambda: None
+    ) -> None:
+        """Stop `child` in the background, whatever happens to the caller; then call `then`."""
+        self._in_background(self._retire(child, patience, then))
+
+    async def close(self, grace: float) -> None:
+        """Stop every agent now and remove the scratch directories."""
+        for task in self._endings:
+            task.cancel()
+        await asyncio.gather(*self._endings, return_exceptions=True)
+        await asyncio.gather(*(child.stop(grace=grace) for child in self._alive))
+        self._alive.clear()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        await asyncio.to_thread(self._dismiss_guardian)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    async def _retire(self, child: Child, patience: float, then: Callable[[], object]) -> None:
+        try:
+            await child.stop(patience)
+            self._alive.discard(child)
+        finally:
+            then()
+
+    def _dismiss_guardian(self) -> None:
+        assert self._guardian.stdin is not None
+        self._guardian.stdin.close()
+        self._guardian.wait()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _resolving(future: asyncio.Future[None]) -> Callable[[object], None]:
+    return lambda _: _resolve(future)

@@ -1,0 +1,132 @@
+"""Finding and ending every process that an agent left behind.
+
+A process group is not enough: the CLI's background shells and helpers move into groups and
+sessions of their own, and may outlive it. So each agent carries a *mark* in its environment, which
+all its descendants inherit, and the gateway adopts orphans (on Linux, as a "child subreaper"): what
+an agent leaves behind becomes our own child, where one cheap look finds it.
+
+Run as a program, this file is the guardian: it waits until the gateway's end of its stdin closes,
+then ends every process with the gateway's mark and removes the scratch directories. That is how a
+gateway killed with SIGKILL leaves nothing. It therefore imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+MARK = "CURSOR_GATEWAY_RUN"
+
+_PROC = Path("/proc")
+_LINUX = sys.platform == "linux"
+_KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
+_PR_SET_CHILD_SUBREAPER = 36
+_GUARDIAN_SECONDS = 5.0
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of whatever its agents leave behind."""
+    if _LINUX:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def members(root: int, mark: str) -> list[int]:
+    """The living processes of the tree that began with `root` and carries `mark`."""
+    if not _LINUX:
+        return marked(mark)
+    ours = [pid for pid in _children(os.getpid()) if pid == root or _has_mark(pid, mark)]
+    return [pid for pid in _with_descendants(ours) if not _is_dead(pid)]
+
+
+def marked(mark: str) -> list[int]:
+    """All living processes whose environment holds a mark that begins with `mark`."""
+    if not _LINUX:
+        return _marked_by_ps(mark)
+    return [pid for pid in _all() if _has_mark(pid, mark) and not _is_dead(pid)]
+
+
+def signal_all(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def reap(pids: Iterable[int]) -> None:
+    """Collect adopted orphans that died; they would stay zombies for as long as we live."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _with_descendants(pids: Iterable[int]) -> Iterator[int]:
+    for pid in pids:
+        yield pid
+        yield from _with_descendants(_children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    if not _KERNEL_LISTS_CHILDREN:
+        return [child for child in _all() if _stat(child)[1:2] == [str(pid).encode()]]
+    found: list[int] = []
+    with contextlib.suppress(OSError):  # it may end while we look
+        for task in (_PROC / str(pid) / "task").iterdir():
+            found += map(int, (task / "children").read_bytes().split())
+    return found
+
+
+def _all() -> list[int]:
+    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+
+
+def _has_mark(pid: int, mark: str) -> bool:
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    wanted = f"{MARK}={mark}".encode()
+    return environment.startswith(wanted) or b"\0" + wanted in environment
+
+
+def _is_dead(pid: int) -> bool:
+    return _stat(pid)[:1] in ([], [b"Z"], [b"X"])
+
+
+def _stat(pid: int) -> list[bytes]:
+    """State, parent and more; nothing when the process is gone. Names may contain anything."""
+    try:
+        return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _marked_by_ps(mark: str) -> list[int]:
+    listing = subprocess.run(
+        ["ps", "axeww", "-o", "pid=,command="], capture_output=True, check=False
+    ).stdout
+    wanted = f" {MARK}={mark}".encode()
+    return [int(line.split()[0]) for line in listing.splitlines() if wanted in line]
+
+
+def guard(mark: str, scratch: Path) -> None:
+    """Wait for the gateway's end, then clear up behind it. A clean end leaves nothing to do."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 4096):
+        pass
+    deadline = time.monotonic() + _GUARDIAN_SECONDS
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        signal_all(left, signal.SIGKILL)
+        time.sleep(0.05)
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    guard(sys.argv[1], Path(sys.argv[2]))

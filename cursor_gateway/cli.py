@@ -1,0 +1,322 @@
+"""The command line. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from cursor_gateway import __version__
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.settings import FIELDS, Loaded, Settings, SettingsError, load, shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from cursor_gateway.agents.cursor_cli import Located
+    from cursor_gateway.server import Server
+
+
+def main() -> NoReturn:
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        code = cli.main(prog_name="cursor-gateway", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except SettingsError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 2
+    except GatewayError as error:
+        click.echo(f"Error: {error.message}", err=True)
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _option(name: str, flag: str, **extra: Any) -> Callable[[Any], Any]:
+    """A flag for a setting: its help and its environment name come from the table."""
+    metadata = FIELDS[name].metadata
+    text = f"{metadata['help']} [env: {metadata['env']}]"
+    if metadata["choices"]:
+        extra["type"] = click.Choice(metadata["choices"])
+    return click.option(flag, name, help=text, **extra)
+
+
+def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        help="Configuration file. [env: CURSOR_GATEWAY_CONFIG]",
+    )(command)
+
+
+_demo_option = click.option(
+    "--demo", flag_value="on", help="Answer from the built-in demo agent; no model is behind it."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="cursor-gateway")
+def cli() -> None:
+    """Use the models of your Cursor subscription from any OpenAI client.
+
+    The official cursor-agent CLI answers, under your own sign-in. Start with `cursor-gateway serve`
+    and give your client the base URL that it prints.
+    """
+
+
+@cli.command()
+@_option("host", "--host")
+@_option("port", "--port", type=int)
+@_demo_option
+@_option("workspace", "--workspace")
+@_option("agent_mode", "--agent-mode")
+@_option("api_key", "--api-key")
+@_option("slots", "--slots", type=int)
+@_option("debug", "--debug", is_flag=True, default=None)
+@_config_option
+def serve(config_file: Path | None, **flags: Any) -> None:
+    """Start the gateway and serve until Ctrl-C."""
+    loaded = load(flags, os.environ, config_file)
+    _log_to_stderr(loaded.settings)
+    asyncio.run(_serve(loaded.settings))
+
+
+async def _serve(settings: Settings) -> None:
+    from cursor_gateway.server import serve_until_signal
+
+    await serve_until_signal(settings, os.environ, lambda server: _announce(server, settings))
+
+
+def _announce(server: Server, settings: Settings) -> None:
+    from cursor_gateway.agents.cursor_cli import locate
+
+    console = _console()
+    console.print(f"[bold]cursor-gateway {__version__}[/] on [bold cyan]{server.base_url}[/]")
+    try:
+        agent = locate(settings, os.environ)
+    except GatewayError as error:
+        console.print(f"[bold red]No agent:[/] {error.message}", highlight=False)
+        return
+    if agent.kind == "demo":
+        _announce_demo(console)
+    else:
+        console.print(f"agent {agent.path}", highlight=False)
+    if settings.workspace:
+        console.print(f"workspace {settings.workspace}, mode {settings.agent_mode}")
+
+
+def _announce_demo(console: Console) -> None:
+    from rich.panel import Panel
+
+    console.print(
+        Panel(
+            "No model answers here. Every answer comes from the built-in demo agent.\n"
+            "For real answers install cursor-agent, run `cursor-gateway login`, "
+            "and start again without --demo.",
+            title="DEMO AGENT",
+            style="bold yellow",
+        )
+    )
+
+
+@cli.command()
+@click.argument("prompt", required=False)
+@click.option("--model", default="auto", show_default=True, help="Model to ask.")
+@_demo_option
+@_option("workspace", "--workspace")
+@_option("agent_mode", "--agent-mode")
+@_json_option
+@_config_option
+def ask(
+    prompt: str | None, model: str, as_json: bool, config_file: Path | None, **flags: Any
+) -> None:
+    """Ask once, without a server. PROMPT may also come from a pipe."""
+    question = prompt if prompt is not None else _piped()
+    loaded = load(flags, os.environ, config_file)
+    asyncio.run(_ask(loaded.settings, question, model, as_json))
+
+
+def _piped() -> str:
+    if sys.stdin.isatty():
+        raise click.UsageError("Say what to ask: cursor-gateway ask 'Why is the sky blue?'")
+    return sys.stdin.read()
+
+
+async def _ask(settings: Settings, question: str, model: str, as_json: bool) -> None:
+    from cursor_gateway.core.conversation import Conversation, Message, Text
+    from cursor_gateway.dialects.chat import ChatFold
+    from cursor_gateway.gateway import Gateway
+
+    gateway = Gateway(settings, os.environ)
+    fold = ChatFold("ask", 0, model)
+    conversation = Conversation(model, (Message("user", (Text(question),)),))
+    try:
+        async for batch in gateway.answer(conversation, gateway.workspaces.choose(None)):
+            fold.feed(batch)
+            if not as_json:
+                _print_events(batch)
+    finally:
+        await gateway.close()
+    if as_json:
+        _print_json(fold.body())
+    else:
+        click.echo()
+
+
+def _print_events(events: list[Any]) -> None:
+    from cursor_gateway.core.events import TextDelta, ThinkingDelta
+
+    for event in events:
+        if isinstance(event, TextDelta):
+            click.echo(event.text, nl=False)
+        elif isinstance(event, ThinkingDelta) and sys.stderr.isatty():
+            click.secho(event.text, nl=False, dim=True, err=True)
+
+
+@cli.command()
+@_demo_option
+@_json_option
+@_config_option
+def models(as_json: bool, config_file: Path | None, **flags: Any) -> None:
+    """List the models of the signed-in account."""
+    loaded = load(flags, os.environ, config_file)
+    listed = asyncio.run(_with_account(loaded.settings, lambda account: account.models()))
+    if as_json:
+        _print_json([{"id": model.id, "name": model.name} for model in listed])
+        return
+    _print_table(("id", "name"), [(model.id, model.name) for model in listed])
+
+
+@cli.command()
+@_demo_option
+@_json_option
+@_config_option
+def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
+    """Show the agent, the sign-in and which of Cursor's files exist. Exit code 1 if signed out."""
+    loaded = load(flags, os.environ, config_file)
+    agent = _located(loaded.settings)
+    sign_in = asyncio.run(_with_account(loaded.settings, lambda account: account.sign_in()))
+    files = [(str(path), path.exists()) for path in _auth_files(os.environ)]
+    if as_json:
+        _print_json(
+            {
+                "agent": {"kind": agent.kind, "path": agent.path},
+                "authenticated": sign_in.authenticated,
+                "account": sign_in.account,
+                "files": [{"path": path, "exists": exists} for path, exists in files],
+            }
+        )
+    else:
+        state = f"signed in as {sign_in.account}" if sign_in.authenticated else "not signed in"
+        click.echo(f"{agent.kind} ({agent.path}): {state}")
+        _print_table(("file", ""), [(path, "exists" if there else "-") for path, there in files])
+    if not sign_in.authenticated:
+        click.echo("Run `cursor-gateway login` to sign in.", err=True)
+        sys.exit(1)
+
+
+@cli.command()
+@_config_option
+def login(config_file: Path | None) -> None:
+    """Sign in to Cursor in the browser, by the CLI's own `login`."""
+    import subprocess
+
+    agent = _located(load({}, os.environ, config_file).settings)
+    sys.exit(subprocess.run([*agent.argv, "login"], check=False).returncode)
+
+
+@cli.command("config")
+@_json_option
+@_config_option
+def show_config(as_json: bool, config_file: Path | None) -> None:
+    """Show every setting, its value and where the value came from."""
+    loaded = load({}, os.environ, config_file)
+    rows = _config_rows(loaded)
+    if as_json:
+        _print_json({name: {"value": value, "origin": origin} for name, value, origin in rows})
+    else:
+        _print_table(("setting", "value", "from"), rows)
+
+
+def _config_rows(loaded: Loaded) -> list[tuple[str, str, str]]:
+    return [
+        (name, shown(name, getattr(loaded.settings, name)), loaded.origins[name]) for name in FIELDS
+    ]
+
+
+async def _with_account(settings: Settings, question: Callable[[Any], Any]) -> Any:
+    from cursor_gateway.gateway import Gateway
+
+    gateway = Gateway(settings, os.environ)
+    try:
+        return await question(gateway.account)
+    finally:
+        await gateway.close()
+
+
+def _located(settings: Settings) -> Located:
+    from cursor_gateway.agents.cursor_cli import locate
+
+    return locate(settings, os.environ)
+
+
+def _auth_files(env: Any) -> list[Path]:
+    """Where the CLI may keep its sign-in. That a file exists does not mean that it is valid."""
+    home = Path(env.get("HOME", "~")).expanduser()
+    named = [env.get("CURSOR_CONFIG_DIR"), env.get("XDG_CONFIG_HOME")]
+    folders = [Path(named[0])] if named[0] else []
+    folders += [Path(named[1]) / "cursor"] if named[1] else []
+    folders += [home / ".config" / "cursor", home / ".cursor"]
+    return [
+        folder / name
+        for folder in dict.fromkeys(folders)
+        for name in ("cli-config.json", "auth.json")
+    ]
+
+
+def _log_to_stderr(settings: Settings) -> None:
+    import logging
+
+    logging.basicConfig(
+        level=logging.DEBUG if settings.debug else logging.INFO,
+        format="%(asctime)s %(levelname).1s %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    # It would log every scheduled callback, prompts in their arguments included.
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    # In a pipe no line may be folded: scripts read lines.
+    Console(width=None if sys.stdout.isatty() else 1000).print(table)
+
+
+def _print_json(body: object) -> None:
+    import orjson
+
+    click.echo(orjson.dumps(body, option=orjson.OPT_INDENT_2).decode())

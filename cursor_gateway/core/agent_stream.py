@@ -1,0 +1,180 @@
+"""AgentStream: what the CLI writes with `--output-format stream-json`, as events.
+
+Only a `result` line makes an answer. Everything else that the CLI may write (unknown event types,
+notices, blank lines, half a line at its death) is passed over, and the last of what was not JSON is
+kept, because that is where the reason of a failure sometimes stands.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from typing import Any
+
+import orjson
+
+from cursor_gateway.core.agent_text import classify_failure
+from cursor_gateway.core.delta_tracker import DeltaTracker
+from cursor_gateway.core.events import Activity, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.line_buffer import LineBuffer
+from cursor_gateway.errors import GatewayError
+
+_NOISE_LINES = 50
+_NOISE_LINE_BYTES = 2000
+
+# Some transport failures reach print mode as an ordinary answer that consists of the error.
+_ERROR_AS_ANSWER = re.compile(r"Error: (?:Retriable|ActionRequired|NonRetriable)Error: ")
+
+
+class AgentStream:
+    def __init__(self, *, partial: bool) -> None:
+        self._lines = LineBuffer()
+        self._tracker = DeltaTracker(partial=partial)
+        self._text_seam = _SurrogateSeam()
+        self._thinking_seam = _SurrogateSeam()
+        self._noise: deque[str] = deque(maxlen=_NOISE_LINES)
+        self._open_calls: set[str] = set()
+        self.session_id = ""
+        # The CLI's own word that the run failed. Set at most once, after the events before it.
+        self.failure: GatewayError | None = None
+        self.finished = False
+        # The turn's closing repetition came; a healthy CLI sends `result` right after it.
+        self.turn_ended = False
+
+    @property
+    def tool_is_running(self) -> bool:
+        return bool(self._open_calls)
+
+    @property
+    def noise(self) -> str:
+        """What the CLI wrote to stdout that was not an event."""
+        return "\n".join(self._noise)
+
+    def feed(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        for line in self._lines.feed(data):
+            self._line(line, events)
+        return events
+
+    def close(self) -> list[Event]:
+        """The agent's stdout ended. A last line may stand there without its newline."""
+        events: list[Event] = []
+        self._line(self._lines.close(), events)
+        if not self.finished:
+            text = self._text_seam.feed(self._tracker.close()) + self._text_seam.close()
+            _add(events, TextDelta, text)
+        return events
+
+    def _line(self, line: bytes, events: list[Event]) -> None:
+        event = self._parse(line)
+        if event is None or self.finished:
+            return
+        kind = event["type"]
+        self.turn_ended = kind == "assistant" and "timestamp_ms" not in event
+        _add(events, TextDelta, self._text_seam.feed(self._tracker.feed(event)))
+        if kind == "thinking":
+            _add(events, ThinkingDelta, self._thinking_seam.feed(_string(event.get("text"))))
+        elif kind == "tool_call":
+            self._tool_call(event, events)
+        elif kind == "result":
+            self._result(event, events)
+        elif kind == "system" and event.get("subtype") == "init":
+            self.session_id = _string(event.get("session_id"))
+        elif kind == "error":
+            self.failure = classify_failure(_string(event.get("message")))
+
+    def _tool_call(self, event: dict[str, Any], events: list[Event]) -> None:
+        call_id = _string(event.get("call_id"))
+        if event.get("subtype") == "started":
+            self._open_calls.add(call_id)
+            events.append(Activity(_tool_name(event.get("tool_call"))))
+        else:
+            self._open_calls.discard(call_id)
+
+    def _result(self, event: dict[str, Any], events: list[Event]) -> None:
+        answer = _string(event.get("result"))
+        if event.get("is_error") or _ERROR_AS_ANSWER.match(answer):
+            self.failure = classify_failure(answer)
+            return
+        self.finished = True
+        _add(events, TextDelta, self._text_seam.close())
+        events.append(Finished("stop", _usage(event.get("usage"))))
+
+    def _parse(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            event = self._parse_leniently(line.decode("utf-8", "replace"))
+        if isinstance(event, dict) and isinstance(event.get("type"), str):
+            return event
+        if line.strip():
+            self._noise.append(line[:_NOISE_LINE_BYTES].decode("utf-8", "replace"))
+        return None
+
+    def _parse_leniently(self, line: str) -> object:
+        """Two things strict JSON refuses: a logger's word before the event, and half an emoji."""
+        prefix, brace, rest = line.partition("{")
+        if not brace or prefix.strip() not in {"", "stdout", "stderr"}:
+            return None
+        try:
+            return json.loads(brace + rest)
+        except (ValueError, RecursionError):
+            return None
+
+
+class _SurrogateSeam:
+    """Mends characters that the CLI cut in two.
+
+    The CLI counts in UTF-16: a delta may end after the first half of an emoji, which JSON then
+    carries as a lone escape. The half waits for its other half; a half that stays alone becomes
+    U+FFFD, since no UTF-8 stream can carry it.
+    """
+
+    def __init__(self) -> None:
+        self._half = ""
+
+    def feed(self, text: str) -> str:
+        if not text or (not self._half and text.isascii()):
+            return text
+        text = self._half + text
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        if self._half:
+            text = text[:-1]
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def close(self) -> str:
+        half, self._half = self._half, ""
+        return "\ufffd" if half else ""
+
+
+def _add(events: list[Event], kind: type[TextDelta] | type[ThinkingDelta], text: str) -> None:
+    if text:
+        events.append(kind(text))
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _tool_name(tool_call: object) -> str:
+    """`{"readToolCall": {...}, "toolCallId": ...}` -> `read`: siblings may stand before it."""
+    if isinstance(tool_call, dict):
+        for key in tool_call:
+            if key.endswith("ToolCall"):
+                return str(key.removesuffix("ToolCall"))
+        function = tool_call.get("function")
+        if isinstance(function, dict):
+            return _string(function.get("name"))
+    return "unknown"
+
+
+def _usage(usage: object) -> Usage | None:
+    if not isinstance(usage, dict):
+        return None
+    read, written, fresh, output = (
+        count if isinstance(count := usage.get(name), int) else 0
+        for name in ("cacheReadTokens", "cacheWriteTokens", "inputTokens", "outputTokens")
+    )
+    # The CLI counts cached input beside `inputTokens`; OpenAI counts it inside.
+    return Usage(input=fresh + read + written, output=output, cached=read)

@@ -1,0 +1,154 @@
+"""What the CLI says in plain text: failures, `status`, `models`, `--version`.
+
+Exit codes lie in both directions (a refusal may exit 0, a success may be killed), so everything
+here is decided by words. The patterns and their order come from docs/cursor-agent.md.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import orjson
+
+from cursor_gateway import errors
+from cursor_gateway.core.models import Model
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_EXCERPT = 600
+
+# The most specific first: a model's refusal may mention quotas, a quota text may mention plans.
+_FAILURES: tuple[tuple[type[errors.GatewayError], str], ...] = (
+    (errors.WorkspaceNotTrusted, r"workspace trust required"),
+    (
+        errors.AgentKeyInvalid,
+        r"api key is invalid|invalid api key|bad_api_key|bad_user_api_key",
+    ),
+    (
+        errors.NotAuthenticated,
+        r"authentication required|not logged in|not_logged_in|agent_requires_login"
+        r"|auth_token_expired|\bunauthorized\b|\[unauthenticated\]|secitemcopymatching failed",
+    ),
+    (
+        errors.ModelNotFound,
+        r"cannot use this model|model not found|model name is not valid|unknown model",
+    ),
+    (errors.ModelBlocked, r"model_blocked|max_mode_required|unsupported_region"),
+    (
+        errors.PlanRequired,
+        r"named models unavailable|free plans can only|upgrade plans to continue"
+        r"|usage_pricing_required|pro_user_only|plan_required",
+    ),
+    (errors.QuotaExceeded, r"usage limit|user_usage_limit|free requests limit|spend limit"),
+    (
+        errors.RateLimited,
+        r"rate limit|rate_limit|resource_exhausted|rate_limited|slow_pool|too many requests",
+    ),
+    (
+        errors.ContextTooLong,
+        r"conversation_too_long|conversation is too long|context length|prompt is too long",
+    ),
+    (
+        errors.CursorUnreachable,
+        r"retriableerror|\[unavailable\]|\[canceled\]|\[deadline_exceeded\]|connection stalled"
+        r"|connection failed|enotfound|econnre|etimedout|eai_again|nghttp2|socket hang up"
+        r"|http/2 stream closed|failed to load models|network connection",
+    ),
+    (errors.AgentOutdated, r"error: unknown option|outdated_client|error: unknown command"),
+)
+_CLASSIFIERS = tuple((kind, re.compile(pattern)) for kind, pattern in _FAILURES)
+
+# All agents that start at the same moment rewrite one file; the loser dies of its absence.
+_CONFIG_RACE = re.compile(
+    r"cli-config\.json.*(?:enoent|rename)|(?:enoent|rename).*cli-config\.json"
+)
+
+_MODEL_LIST = re.compile(r"\s*Available models:.*", re.DOTALL)
+_LEADING_LABEL = re.compile(r"^(?:[A-Z]|Error|ERROR|error|\w+Error): ")
+
+
+def plain(text: str) -> str:
+    """`text` without colours and cursor movements, which the CLI writes into pipes too."""
+    return _ANSI.sub("", text)
+
+
+def classify_failure(text: str, *, exit_code: int | None = None) -> errors.GatewayError:
+    """The error that the CLI's last words mean."""
+    words = plain(text)
+    folded = words.casefold()
+    for kind, pattern in _CLASSIFIERS:
+        if pattern.search(folded):
+            return kind(_sentence("Cursor's agent says:", words))
+    if exit_code is None:
+        return errors.AgentFailed(_sentence("Cursor's agent failed:", words))
+    return errors.AgentFailed(
+        _sentence(f"Cursor's agent ended without a result (exit code {exit_code}).", words)
+    )
+
+
+def is_config_race(text: str) -> bool:
+    return bool(_CONFIG_RACE.search(plain(text).casefold()))
+
+
+def _sentence(start: str, words: str) -> str:
+    lines = [line.strip() for line in _MODEL_LIST.sub(".", words).splitlines()]
+    excerpt = _LEADING_LABEL.sub("", " ".join(filter(None, lines)))
+    if len(excerpt) > _EXCERPT:
+        excerpt = excerpt[:_EXCERPT].rstrip() + "…"
+    if not excerpt:
+        return start.rstrip(":") + ("" if start.endswith(".") else ".")
+    return f"{start} {excerpt}" if excerpt.endswith((".", "!", "?", "*")) else f"{start} {excerpt}."
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """Whether the CLI holds a sign-in; `account` is the address it names, for people only."""
+
+    authenticated: bool
+    account: str = ""
+
+
+def parse_status(output: str) -> SignIn | None:
+    """`status`, in JSON (newer CLIs) or in words; None when it says neither yes nor no."""
+    words = plain(output)
+    try:
+        status = orjson.loads(words[words.index("{") : words.rindex("}") + 1])
+    except (ValueError, orjson.JSONDecodeError):
+        return _parse_status_words(words)
+    if not isinstance(status, dict) or not isinstance(status.get("isAuthenticated"), bool):
+        return _parse_status_words(words)
+    user = status.get("userInfo")
+    email = user.get("email") if isinstance(user, dict) else None
+    return SignIn(status["isAuthenticated"], email if isinstance(email, str) else "")
+
+
+def _parse_status_words(words: str) -> SignIn | None:
+    if found := re.search(r"logged in as\s+(\S+)", words, re.IGNORECASE):
+        return SignIn(True, found[1])
+    if re.search(r"not logged in|authentication required", words, re.IGNORECASE):
+        return SignIn(False)
+    return SignIn(True) if re.search(r"✓\s*logged in", words, re.IGNORECASE) else None
+
+
+_MODEL_LINE = re.compile(r"^(\S+) - (.+?)(?: \((?:current|default|current, default)\))?$")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelList:
+    models: tuple[Model, ...]
+    # Node may exit before its pipe has drained; only the closing tip shows that nothing is missing.
+    complete: bool
+
+
+def parse_models(output: str) -> ModelList:
+    lines = [line.strip() for line in plain(output).splitlines()]
+    found = (_MODEL_LINE.match(line) for line in lines)
+    models = tuple(Model(id=match[1], name=match[2]) for match in found if match)
+    return ModelList(models, complete=any(line.startswith("Tip:") for line in lines))
+
+
+def parse_version(output: str) -> str:
+    """The first word of the last line: some builds print notices before it."""
+    lines = plain(output).split("\n")
+    words = next((line.split() for line in reversed(lines) if line.strip()), [])
+    return words[0] if words else ""

@@ -1,0 +1,51 @@
+"""LineBuffer: bytes in, whole lines out.
+
+Lines end at the byte `\\n` and nowhere else: U+2028, U+0085 and `\\r` are legal inside JSON strings
+(so `splitlines` is wrong), and a multi-byte character may be cut by any read (so decoding waits for
+the whole line). The pieces of an unfinished line are joined once, when its end arrives, so a 16 MB
+line costs as much per byte as a short one.
+"""
+
+from __future__ import annotations
+
+from cursor_gateway.errors import AgentFailed
+
+# Tool results carry whole files, so lines of many megabytes are normal. Far above any seen, far
+# below what would hurt the machine.
+MAX_LINE_BYTES = 256 * 1024 * 1024
+
+
+class LineBuffer:
+    def __init__(self, limit: int = MAX_LINE_BYTES) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes, without their newlines."""
+        head, newline, rest = data.partition(b"\n")
+        if not newline:
+            self._keep(data)
+            return []
+        first = b"".join((*self._pieces, head)) if self._pieces else head
+        lines = rest.split(b"\n")
+        lines.insert(0, first)
+        self._pieces.clear()
+        self._size = 0
+        self._keep(lines.pop())
+        return lines
+
+    def close(self) -> bytes:
+        """The last line, when the stream ended without a newline; else empty."""
+        last = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        return last
+
+    def _keep(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self._size += len(piece)
+        if self._size > self._limit:
+            raise AgentFailed(f"The agent sent a line of more than {self._limit} bytes.")
+        self._pieces.append(piece)

@@ -1,0 +1,53 @@
+"""The models of an account, and which of them a client means."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cursor_gateway.errors import ModelNotFound
+
+# The one model every account has: Cursor chooses. It is usable before any list was seen.
+AUTO = "auto"
+
+# What may stand behind `--model`. A leading dash would be read as a flag.
+_SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/\[\]=,@+-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    id: str
+    name: str
+
+
+def resolve(wanted: str, models: tuple[Model, ...], aliases: Mapping[str, str]) -> str:
+    """The agent's id for what the client calls `wanted`.
+
+    Tried in turn: the id, the display name, an alias from the settings, and the same without the
+    provider that many clients put in front (`cursor/auto`).
+    """
+    by_id = {model.id: model.id for model in models} | {AUTO: AUTO}
+    by_name = {model.name.casefold(): model.id for model in models}
+    candidates = [wanted]
+    while "/" in candidates[-1]:
+        candidates.append(candidates[-1].split("/", 1)[1])
+    for name in candidates:
+        for spelling in (name, aliases.get(name, name)):
+            if found := by_id.get(spelling) or by_name.get(spelling.casefold()):
+                return checked(found)
+    raise ModelNotFound(_unknown(wanted, sorted(by_id)), param="model")
+
+
+def checked(model_id: str) -> str:
+    """`model_id`, unless it could be taken for something else on a command line."""
+    if not _SAFE_ID.fullmatch(model_id):
+        raise ModelNotFound("That is not the name of a model.", param="model")
+    return model_id
+
+
+def _unknown(wanted: str, known: list[str]) -> str:
+    shown = wanted if len(wanted) <= 80 else wanted[:80] + "…"
+    nearest = difflib.get_close_matches(shown, known, n=3, cutoff=0.0)
+    return f"There is no model {shown!r}. The nearest are {', '.join(nearest)}."

@@ -1,0 +1,83 @@
+"""Structured output: ask for JSON, take it out of the answer, hold it against the schema.
+
+The CLI has no such mode, so this is instruction plus validation. The schema comes from the network:
+it may be anything, and it may never make us fetch something.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from cursor_gateway.core.conversation import JsonOutput
+from cursor_gateway.errors import InvalidRequest
+
+# A model that was told not to still likes to put its JSON into a code block.
+_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL)
+
+
+def instruction(output: JsonOutput) -> str:
+    said = "Reply with one JSON document and nothing else: no prose, no code fence."
+    if output.schema is None:
+        return f"{said} The document must be a JSON object."
+    schema = orjson.dumps(output.schema, option=orjson.OPT_INDENT_2).decode()
+    return f"{said} It must be valid against this JSON Schema:\n{schema}"
+
+
+def correction(problem: str) -> str:
+    return f"That reply cannot be used: {problem} Write the whole reply again, corrected."
+
+
+def extract(answer: str) -> str:
+    """The JSON text of an answer, taken out of a code block where it stands in one."""
+    fenced = _FENCE.fullmatch(answer)
+    return (fenced[1] if fenced else answer).strip()
+
+
+def problem_with(answer: str, output: JsonOutput) -> str:
+    """Why `answer` is not what was asked for, in one sentence; empty when it is."""
+    try:
+        document = orjson.loads(answer)
+    except orjson.JSONDecodeError as error:
+        return f"it is not JSON ({error})."
+    if output.schema is None:
+        return "" if isinstance(document, dict) else "it is not a JSON object."
+    return _first_violation(document, _validator(output))
+
+
+def check_schema(output: JsonOutput, param: str) -> None:
+    """Refuse a schema that cannot be one, before an agent is started for it."""
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        _validator(output).check_schema(output.schema or {})
+    except (SchemaError, RecursionError) as error:
+        detail = error.message if isinstance(error, SchemaError) else "it is nested too deeply"
+        raise InvalidRequest(f"The JSON schema is not valid: {detail}.", param=param) from None
+
+
+def _validator(output: JsonOutput) -> Any:
+    # Imported here: 60 ms that only requests with a schema pay.
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from jsonschema_specifications import REGISTRY
+
+    schema = dict(output.schema or {})
+    # With a registry of our own, a remote `$ref` is an error instead of a download.
+    return validator_for(schema, default=Draft202012Validator)(schema, registry=REGISTRY)
+
+
+def _first_violation(document: object, validator: Any) -> str:
+    from referencing.exceptions import Unresolvable
+
+    try:
+        violation = next(iter(validator.iter_errors(document)), None)
+    except Unresolvable as error:
+        return f"its schema refers to {error.ref!r}, which is not part of it."
+    except RecursionError:
+        return "it is nested too deeply to be checked."
+    if violation is None:
+        return ""
+    where = violation.json_path.removeprefix("$").removeprefix(".") or "the document"
+    return f"at {where}, {violation.message[:300]}."

@@ -1,0 +1,53 @@
+"""How clients speak. A dialect is one module with the shape of `Dialect`, and one line below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from cursor_gateway.core.conversation import Conversation
+from cursor_gateway.core.events import Event
+from cursor_gateway.dialects import chat
+from cursor_gateway.errors import GatewayError
+
+
+class StreamEncoder(Protocol):
+    """Writes one streamed answer."""
+
+    def feed(self, events: Iterable[Event]) -> bytes: ...
+    def fail(self, error: GatewayError, request_id: str) -> bytes: ...
+    def keep_alive(self) -> bytes:
+        """Bytes that mean nothing, against proxies and clients that close silent connections."""
+        ...
+
+    def heartbeat(self) -> bytes:
+        """A real event that changes nothing, for clients that count only events."""
+        ...
+
+
+class Fold(Protocol):
+    """Collects the same events into one answer."""
+
+    def feed(self, events: Iterable[Event]) -> None: ...
+    def body(self) -> dict[str, Any]: ...
+
+
+class Exchange(Protocol):
+    """One request, understood, and how to answer it."""
+
+    @property
+    def conversation(self) -> Conversation: ...
+    @property
+    def stream(self) -> bool: ...
+    def encoder(self, answer_id: str, created: int) -> StreamEncoder: ...
+    def fold(self, answer_id: str, created: int) -> Fold: ...
+
+
+class Dialect(Protocol):
+    PATH: str
+
+    def parse(self, body: Mapping[str, Any]) -> Exchange: ...
+    def render_error(self, error: GatewayError, request_id: str) -> dict[str, Any]: ...
+
+
+DIALECTS: tuple[Dialect, ...] = (chat,)

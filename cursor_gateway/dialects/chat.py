@@ -1,0 +1,330 @@
+"""The OpenAI Chat Completions dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cursor_gateway.core.conversation import (
+    Conversation,
+    ImageFile,
+    ImageLink,
+    JsonOutput,
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.structured import check_schema
+from cursor_gateway.dialects.fields import (
+    expect_list,
+    expect_object,
+    expect_string,
+    image,
+    optional_bool,
+    optional_count,
+)
+from cursor_gateway.errors import (
+    GatewayError,
+    InvalidRequest,
+    MissingMessages,
+    UnsupportedParameter,
+)
+
+PATH = "/chat/completions"
+
+MAX_STOP_LENGTH = 1000
+MAX_STOPS = 16
+
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
+# A model's own thoughts, replayed by the client. The next turn does not need them.
+_PASSED_OVER = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
+
+def parse(body: Mapping[str, Any]) -> ChatExchange:
+    _refuse_what_cannot_be_done(body)
+    options = body.get("stream_options") or {}
+    return ChatExchange(
+        conversation=Conversation(
+            model=_model(body),
+            messages=_messages(body),
+            max_tokens=optional_count(body, "max_completion_tokens")
+            or optional_count(body, "max_tokens"),
+            stop=_stop(body.get("stop")),
+            output=_output(body.get("response_format")),
+        ),
+        stream=optional_bool(body, "stream"),
+        include_usage=optional_bool(expect_object(options, "stream_options"), "include_usage"),
+    )
+
+
+def render_error(error: GatewayError, request_id: str) -> dict[str, Any]:
+    return {
+        "error": {
+            "message": error.message,
+            "type": error.type,
+            "code": error.code,
+            "param": error.param,
+            "status": error.status,
+            "request_id": request_id,
+        }
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ChatExchange:
+    conversation: Conversation
+    stream: bool
+    include_usage: bool
+
+    def encoder(self, answer_id: str, created: int) -> ChatEncoder:
+        return ChatEncoder(answer_id, created, self.conversation.model, self.include_usage)
+
+    def fold(self, answer_id: str, created: int) -> ChatFold:
+        return ChatFold(answer_id, created, self.conversation.model)
+
+
+class ChatEncoder:
+    """Events -> SSE frames. All of a frame but the text itself is built once per answer."""
+
+    def __init__(self, answer_id: str, created: int, model: str, include_usage: bool) -> None:
+        self._head = _frame_head(answer_id, created, model)
+        self._text_head = self._choice_head + b'{"content":'
+        self._thinking_head = self._choice_head + b'{"reasoning_content":'
+        self._include_usage = include_usage
+        self._begun = False
+
+    @property
+    def _choice_head(self) -> bytes:
+        return self._head + b',"choices":[{"index":0,"delta":'
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        frames: list[bytes] = []
+        self._begin(frames)
+        for event in events:
+            if isinstance(event, TextDelta):
+                frames += (self._text_head, orjson.dumps(event.text), _DELTA_TAIL)
+            elif isinstance(event, ThinkingDelta):
+                frames += (self._thinking_head, orjson.dumps(event.text), _DELTA_TAIL)
+            elif isinstance(event, Finished):
+                self._finish(event, frames)
+        return b"".join(frames)
+
+    def fail(self, error: GatewayError, request_id: str) -> bytes:
+        return b"data: " + orjson.dumps(render_error(error, request_id)) + b"\n\n"
+
+    def keep_alive(self) -> bytes:
+        return b": keep-alive\n\n"
+
+    def heartbeat(self) -> bytes:
+        frames: list[bytes] = []
+        self._begin(frames)
+        frames.append(self._choice_head + b'{},"finish_reason":null}]}\n\n')
+        return b"".join(frames)
+
+    def _begin(self, frames: list[bytes]) -> None:
+        if not self._begun:
+            self._begun = True
+            frames.append(self._choice_head + b'{"role":"assistant","content":""')
+            frames.append(_DELTA_TAIL)
+
+    def _finish(self, event: Finished, frames: list[bytes]) -> None:
+        reason = orjson.dumps(event.reason)
+        frames.append(self._choice_head + b'{},"finish_reason":' + reason + b"}]}\n\n")
+        if self._include_usage:
+            usage = orjson.dumps(_usage(event.usage))
+            frames.append(self._head + b',"choices":[],"usage":' + usage + b"}\n\n")
+        frames.append(b"data: [DONE]\n\n")
+
+
+_DELTA_TAIL = b'},"finish_reason":null}]}\n\n'
+
+
+def _frame_head(answer_id: str, created: int, model: str) -> bytes:
+    fields = {
+        "id": answer_id,
+        "object": "chat.completion.chunk",
+        "created": created,
+        "model": model,
+    }
+    return b"data: " + orjson.dumps(fields)[:-1]
+
+
+class ChatFold:
+    def __init__(self, answer_id: str, created: int, model: str) -> None:
+        self._fields = {
+            "id": answer_id,
+            "object": "chat.completion",
+            "created": created,
+            "model": model,
+        }
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._finished: Finished | None = None
+
+    def feed(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, TextDelta):
+                self._text.append(event.text)
+            elif isinstance(event, ThinkingDelta):
+                self._thinking.append(event.text)
+            elif isinstance(event, Finished):
+                self._finished = event
+
+    def body(self) -> dict[str, Any]:
+        assert self._finished is not None, "an answer without an end is a failure, not a body"
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text)}
+        if self._thinking:
+            message["reasoning_content"] = "".join(self._thinking)
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": self._finished.reason,
+        }
+        return self._fields | {"choices": [choice], "usage": _usage(self._finished.usage)}
+
+
+def _usage(usage: Usage | None) -> dict[str, Any] | None:
+    if usage is None:
+        return None
+    counts: dict[str, Any] = {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    }
+    return counts | {"estimated": True} if usage.estimated else counts
+
+
+def _refuse_what_cannot_be_done(body: Mapping[str, Any]) -> None:
+    """Fields whose loss would change the answer. All others that we cannot honour are ignored."""
+    if body.get("n") not in (None, 1):
+        raise UnsupportedParameter("Only one choice is possible: `n` must be 1.", param="n")
+    if body.get("logprobs") or body.get("top_logprobs"):
+        raise UnsupportedParameter("Cursor's agent gives no `logprobs`.", param="logprobs")
+
+
+def _model(body: Mapping[str, Any]) -> str:
+    model = expect_string(body.get("model"), "model").strip()
+    if not model:
+        raise InvalidRequest("`model` must not be empty.", param="model")
+    return model
+
+
+def _messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
+    messages = body.get("messages")
+    if messages is None or messages == []:
+        raise MissingMessages("`messages` must hold at least one message.", param="messages")
+    return tuple(
+        _message(expect_object(message, f"messages[{at}]"), f"messages[{at}]")
+        for at, message in enumerate(expect_list(messages, "messages"))
+    )
+
+
+def _message(message: Mapping[str, Any], where: str) -> Message:
+    role = message.get("role")
+    content = _content(message.get("content"), f"{where}.content")
+    match role:
+        case "system" | "developer":
+            return Message("system", content)
+        case "user":
+            return Message("user", content)
+        case "assistant":
+            return Message("assistant", (*content, *_tool_calls(message, where)))
+        case "tool" | "function":
+            call = message.get("tool_call_id" if role == "tool" else "name")
+            return Message("user", (ToolResult(call if isinstance(call, str) else "", content),))
+    raise InvalidRequest(
+        f"`{where}.role` must be system, developer, user, assistant, tool or function.",
+        param=f"{where}.role",
+    )
+
+
+def _content(content: object, where: str) -> tuple[Text | ImageFile | ImageLink, ...]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    parts = (
+        _part(expect_object(part, f"{where}[{at}]"), f"{where}[{at}]")
+        for at, part in enumerate(expect_list(content, where))
+    )
+    return tuple(part for part in parts if part is not None)
+
+
+def _part(part: Mapping[str, Any], where: str) -> Text | ImageFile | ImageLink | None:
+    kind = part.get("type")
+    if kind in _TEXT_PARTS:
+        field = "refusal" if kind == "refusal" else "text"
+        return Text(expect_string(part.get(field), f"{where}.{field}"))
+    if kind in ("image_url", "input_image"):
+        source = part.get("image_url")
+        url = source.get("url") if isinstance(source, dict) else source
+        return image(url, f"{where}.image_url")
+    if kind in _PASSED_OVER:
+        return None
+    raise UnsupportedParameter(
+        f"Content of type {str(kind)[:40]!r} at `{where}` cannot be given to Cursor's agent.",
+        param=where,
+    )
+
+
+def _tool_calls(message: Mapping[str, Any], where: str) -> Iterable[Part]:
+    calls = expect_list(message.get("tool_calls") or [], f"{where}.tool_calls")
+    for at, call in enumerate(calls):
+        path = f"{where}.tool_calls[{at}]"
+        yield _tool_call(expect_object(call, path), path)
+    if legacy := message.get("function_call"):
+        yield _tool_call({"function": legacy}, f"{where}.function_call")
+
+
+def _tool_call(call: Mapping[str, Any], where: str) -> ToolCall:
+    function = expect_object(call.get("function"), f"{where}.function")
+    name = expect_string(function.get("name"), f"{where}.function.name")
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = orjson.dumps(arguments or {}).decode()
+    call_id = call.get("id")
+    return ToolCall(call_id if isinstance(call_id, str) else name, name, arguments)
+
+
+def _stop(stop: object) -> tuple[str, ...]:
+    if stop is None:
+        return ()
+    listed = [stop] if isinstance(stop, str) else expect_list(stop, "stop")
+    stops = [expect_string(entry, f"stop[{at}]") for at, entry in enumerate(listed)]
+    if len(stops) > MAX_STOPS or any(len(entry) > MAX_STOP_LENGTH for entry in stops):
+        raise InvalidRequest(
+            f"`stop` may hold {MAX_STOPS} sequences of {MAX_STOP_LENGTH} characters.", param="stop"
+        )
+    return tuple(filter(None, stops))
+
+
+def _output(response_format: object) -> JsonOutput | None:
+    if response_format is None:
+        return None
+    wanted = expect_object(response_format, "response_format")
+    match wanted.get("type"):
+        case "text" | None:
+            return None
+        case "json_object":
+            return JsonOutput()
+        case "json_schema":
+            where = "response_format.json_schema"
+            output = JsonOutput(
+                expect_object(
+                    expect_object(wanted.get("json_schema"), where).get("schema"), f"{where}.schema"
+                )
+            )
+            check_schema(output, f"{where}.schema")
+            return output
+    raise InvalidRequest(
+        "`response_format.type` must be text, json_object or json_schema.",
+        param="response_format.type",
+    )

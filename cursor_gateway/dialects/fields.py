@@ -1,0 +1,93 @@
+"""Fields of a request body. Nothing in it can be trusted to have any type."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from cursor_gateway.core.conversation import ImageFile, ImageLink
+from cursor_gateway.errors import InvalidImage, InvalidRequest
+
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"GIF87a", "gif"),
+    (b"GIF89a", "gif"),
+)
+
+
+def expect_object(value: object, param: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"`{param}` must be an object.", param=param)
+    return value
+
+
+def expect_list(value: object, param: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidRequest(f"`{param}` must be an array.", param=param)
+    return value
+
+
+def expect_string(value: object, param: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidRequest(f"`{param}` must be a string.", param=param)
+    return value
+
+
+def optional_bool(body: Mapping[str, Any], name: str) -> bool:
+    value = body.get(name)
+    if not isinstance(value, bool | None):
+        raise InvalidRequest(f"`{name}` must be true or false.", param=name)
+    return bool(value)
+
+
+def optional_count(body: Mapping[str, Any], name: str) -> int | None:
+    """A whole number of at least 1; some clients write it as 100.0."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidRequest(f"`{name}` must be a whole number of at least 1.", param=name)
+    return value
+
+
+def image(url: object, param: str) -> ImageFile | ImageLink:
+    """An image by URL: `data:` is decoded and looked at, a web address stays a link."""
+    address = expect_string(url, param)
+    if address.startswith(("http://", "https://")):
+        return ImageLink(address)
+    header, comma, payload = address.partition(",")
+    if not comma or not header.startswith("data:") or not header.endswith(";base64"):
+        raise InvalidImage(
+            f"The image at `{param}` must be a `data:image/...;base64,` URL or a web address.",
+            param=param,
+        )
+    return image_file(payload, param)
+
+
+def image_file(payload: str, param: str) -> ImageFile:
+    if len(payload) > MAX_IMAGE_BYTES * 4 // 3 + 4:
+        limit = MAX_IMAGE_BYTES // 1024 // 1024
+        raise InvalidImage(f"The image at `{param}` is larger than {limit} MB.", param=param)
+    try:
+        data = base64.b64decode(payload, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidImage(f"The image at `{param}` is not valid base64.", param=param) from None
+    extension = _image_kind(data)
+    if not extension:
+        raise InvalidImage(
+            f"The data at `{param}` is not a PNG, JPEG, GIF or WebP image.", param=param
+        )
+    return ImageFile(data, extension)
+
+
+def _image_kind(data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), "")

@@ -1,0 +1,259 @@
+"""Everything that can go wrong, on one screen.
+
+    GatewayError
+    ├── InvalidRequest            400  the request cannot be served as it stands
+    │   ├── InvalidJson           400
+    │   ├── MissingMessages       400
+    │   ├── InvalidImage          400
+    │   ├── UnsupportedParameter  400
+    │   ├── ModelNotFound         400
+    │   ├── ContextTooLong        400
+    │   ├── OutputInvalid         422  the model did not keep to response_format, twice
+    │   ├── UnsupportedMediaType  415
+    │   ├── BodyTooLarge          413
+    │   ├── RouteNotFound         404
+    │   └── MethodNotAllowed      405
+    ├── AccessDenied              403  who is asking, or from where
+    │   ├── HostNotAllowed        403
+    │   ├── OriginNotAllowed      403
+    │   ├── WorkspaceNotAllowed   403
+    │   └── InvalidApiKey         401
+    ├── AgentRefused                   Cursor or its CLI says no, and will say no again
+    │   ├── NotAuthenticated      401
+    │   ├── AgentKeyInvalid       401
+    │   ├── PlanRequired          402
+    │   ├── ModelBlocked          403
+    │   ├── WorkspaceNotTrusted   403
+    │   ├── AgentOutdated         400
+    │   └── QuotaExceeded         429
+    └── Unavailable               503  the same request may pass later
+        ├── RateLimited           429
+        ├── TooManyRequests       429
+        ├── AgentNotFound         503
+        ├── CursorUnreachable     503
+        ├── ShuttingDown          503
+        ├── AgentFailed           502
+        └── AgentTimedOut         504
+
+A class carries its HTTP status, wire type, code and a hint that says what to do; dialects only
+render these attributes. Real clients repeat a 5xx for minutes without showing it and show a 4xx at
+once, so what would fail again is a 4xx, and what may pass later carries `Retry-After`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class GatewayError(Exception):
+    """Something unexpected. The message is safe to show; the cause goes to the log."""
+
+    status: ClassVar[int] = 500
+    type: ClassVar[str] = "internal_error"
+    code: ClassVar[str] = "server_error"
+    hint: ClassVar[str] = ""
+    # Seconds after which the same request is worth another try; None where it is not.
+    retry_after: ClassVar[int | None] = None
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+    @property
+    def message(self) -> str:
+        """What a person reads: clients show the message and nothing else, so the hint is in it."""
+        said = str(self)
+        return f"{said} {self.hint}" if self.hint else said
+
+
+class InvalidRequest(GatewayError):
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_value"
+
+
+class InvalidJson(InvalidRequest):
+    code = "invalid_json"
+
+
+class MissingMessages(InvalidRequest):
+    code = "missing_messages"
+
+
+class InvalidImage(InvalidRequest):
+    code = "invalid_image"
+
+
+class UnsupportedParameter(InvalidRequest):
+    code = "unsupported_parameter"
+
+
+class ModelNotFound(InvalidRequest):
+    code = "model_not_found"
+    hint = "`GET /v1/models` or `cursor-gateway models` lists what this account can use."
+
+
+class ContextTooLong(InvalidRequest):
+    code = "context_length_exceeded"
+    hint = "Shorten the conversation or start a new one."
+
+
+class OutputInvalid(InvalidRequest):
+    status = 422
+    code = "output_invalid"
+    hint = "Simplify the schema, or ask a stronger model."
+
+
+class UnsupportedMediaType(InvalidRequest):
+    status = 415
+    code = "unsupported_media_type"
+    hint = "Send the header `Content-Type: application/json`."
+
+
+class BodyTooLarge(InvalidRequest):
+    status = 413
+    code = "body_too_large"
+    hint = "Raise the setting `max_body_mb` if this is intended."
+
+
+class RouteNotFound(InvalidRequest):
+    status = 404
+    code = "route_not_found"
+
+
+class MethodNotAllowed(InvalidRequest):
+    status = 405
+    code = "method_not_allowed"
+
+
+class AccessDenied(GatewayError):
+    status = 403
+    type = "permission_error"
+    code = "access_denied"
+
+
+class HostNotAllowed(AccessDenied):
+    code = "host_not_allowed"
+    hint = "Use http://127.0.0.1, or add the name to the setting `allowed_hosts`."
+
+
+class OriginNotAllowed(AccessDenied):
+    code = "origin_not_allowed"
+    hint = "Add the origin to the setting `cors_origins` if you trust that page."
+
+
+class WorkspaceNotAllowed(AccessDenied):
+    code = "workspace_not_allowed"
+    hint = "Name its parent in the setting `workspace_roots` to allow it."
+
+
+class InvalidApiKey(AccessDenied):
+    status = 401
+    type = "authentication_error"
+    code = "invalid_api_key"
+    hint = "Send the gateway's own key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
+
+
+class AgentRefused(GatewayError):
+    status = 400
+    type = "invalid_request_error"
+    code = "agent_refused"
+
+
+class NotAuthenticated(AgentRefused):
+    status = 401
+    type = "authentication_error"
+    code = "not_authenticated"
+    hint = "Run `cursor-gateway login`, or set CURSOR_API_KEY for the gateway."
+
+
+class AgentKeyInvalid(AgentRefused):
+    status = 401
+    type = "authentication_error"
+    code = "agent_key_invalid"
+    hint = "Correct CURSOR_API_KEY, or unset it and run `cursor-gateway login`."
+
+
+class PlanRequired(AgentRefused):
+    status = 402
+    type = "permission_error"
+    code = "plan_required"
+    hint = "Use the model `auto`, or change the plan at cursor.com/settings."
+
+
+class ModelBlocked(AgentRefused):
+    status = 403
+    type = "permission_error"
+    code = "model_blocked"
+    hint = "Choose another model: `cursor-gateway models`."
+
+
+class WorkspaceNotTrusted(AgentRefused):
+    status = 403
+    type = "permission_error"
+    code = "workspace_not_trusted"
+    hint = "Run `cursor-agent` once in that directory and trust it, or update the CLI."
+
+
+class AgentOutdated(AgentRefused):
+    code = "agent_outdated"
+    hint = "Run `cursor-agent update`; see docs/cursor-agent.md for the versions that are known."
+
+
+class QuotaExceeded(AgentRefused):
+    status = 429
+    type = "rate_limit_error"
+    code = "quota_exceeded"
+    hint = "See cursor.com/dashboard for your usage; the model `auto` may still answer."
+    # A usage limit lasts until the billing cycle ends: an hour keeps polite clients quiet.
+    retry_after = 3600
+
+
+class Unavailable(GatewayError):
+    status = 503
+    type = "server_error"
+    code = "unavailable"
+    retry_after = 5
+
+
+class RateLimited(Unavailable):
+    status = 429
+    type = "rate_limit_error"
+    code = "rate_limited"
+    retry_after = 20
+
+
+class TooManyRequests(Unavailable):
+    status = 429
+    type = "rate_limit_error"
+    code = "too_many_requests"
+    hint = "Raise the setting `slots` or `queue` if this machine can run more agents."
+
+
+class AgentNotFound(Unavailable):
+    code = "agent_not_found"
+    hint = (
+        "Install it with `curl https://cursor.com/install -fsS | bash`, "
+        "or name it in CURSOR_AGENT_EXECUTABLE."
+    )
+    retry_after = 30
+
+
+class CursorUnreachable(Unavailable):
+    code = "cursor_unreachable"
+    hint = "Check the network and status.cursor.com."
+
+
+class ShuttingDown(Unavailable):
+    code = "shutting_down"
+
+
+class AgentFailed(Unavailable):
+    status = 502
+    code = "agent_failed"
+
+
+class AgentTimedOut(Unavailable):
+    status = 504
+    type = "timeout_error"
+    code = "agent_timed_out"

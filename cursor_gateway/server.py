@@ -1,0 +1,427 @@
+"""The HTTP server: admission, routes, writing frames, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import re
+import secrets
+import signal
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from cursor_gateway.admission import Admission, check_content_type
+from cursor_gateway.core.events import Event
+from cursor_gateway.core.models import Model
+from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, chat
+from cursor_gateway.errors import (
+    BodyTooLarge,
+    GatewayError,
+    InvalidJson,
+    InvalidRequest,
+    MethodNotAllowed,
+    ModelNotFound,
+    RouteNotFound,
+    ShuttingDown,
+)
+from cursor_gateway.gateway import Gateway
+from cursor_gateway.settings import Settings, SettingsError, load
+
+log = logging.getLogger(__name__)
+
+Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_REQUEST_ID = web.RequestKey("request_id", str)
+_DIALECT = web.RequestKey("dialect", object)
+_ORIGIN = web.RequestKey("origin", str)
+
+_SSE_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",
+}
+# Answers that are cut off at shutdown need a moment to send their error frame.
+_FAREWELL = 2.0
+
+
+class Server:
+    def __init__(self, settings: Settings, gateway: Gateway) -> None:
+        self._settings = settings
+        self._gateway = gateway
+        self._admission = Admission(settings)
+        self._started_at = int(time.time())
+        self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._draining = False
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        # A handler is cancelled when its client leaves: that is what stops the agent.
+        self._runner = web.AppRunner(
+            self._application(),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=_FAREWELL,
+        )
+        self._site: web.TCPSite | None = None
+        self.port = settings.port
+
+    @property
+    def base_url(self) -> str:
+        """What clients are configured with."""
+        host = self._settings.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/v1"
+
+    async def start(self) -> None:
+        await self._runner.setup()
+        self._site = web.TCPSite(self._runner, self._settings.host, self._settings.port)
+        try:
+            await self._site.start()
+        except OSError as error:
+            raise SettingsError(_cannot_listen(self._settings, error)) from error
+        self.port = self._runner.addresses[0][1]
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing new, and let what is running finish within `seconds`."""
+        self._draining = True
+        if self._site is not None:
+            await self._site.stop()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            log.info("%d answers did not finish in time", self._active)
+
+    async def close(self) -> None:
+        self._draining = True
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+        await self._runner.cleanup()
+
+    def _application(self) -> web.Application:
+        app = web.Application(
+            client_max_size=self._settings.max_body_mb * 1024 * 1024,
+            middlewares=[self._accompany, self._admit],
+        )
+        app.on_response_prepare.append(self._add_headers)
+        for prefix in ("/v1", ""):
+            for dialect in DIALECTS:
+                app.router.add_post(prefix + dialect.PATH, self._converser(dialect))
+            app.router.add_get(f"{prefix}/models", self._list_models)
+            app.router.add_get(prefix + "/models/{id:.+}", self._show_model)
+        app.router.add_get("/health", self._health)
+        return app
+
+    @web.middleware
+    async def _accompany(self, request: web.Request, handler: Respond) -> web.StreamResponse:
+        """Give each request its id, and turn everything that can go wrong into an answer."""
+        offered = request.headers.get("X-Request-Id", "")
+        known = offered if _CLIENT_REQUEST_ID.fullmatch(offered) else secrets.token_hex(12)
+        request[_REQUEST_ID] = known
+        began = time.monotonic()
+        status = 499  # the client left; nobody will see it but the log
+        try:
+            response = await self._respond(request, handler)
+            status = response.status
+            return response
+        finally:
+            log.info(
+                "%s %s %d %.0f ms %s",
+                request.method,
+                request.path if status != 404 else "(unknown path)",
+                status,
+                (time.monotonic() - began) * 1000,
+                known,
+            )
+
+    async def _respond(self, request: web.Request, handler: Respond) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except GatewayError as error:
+            return _error_response(request, error)
+        except web.HTTPException as error:
+            return _error_response(request, _translated(request, error))
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception:
+            log.exception("request %s failed", request[_REQUEST_ID])
+            return _error_response(request, GatewayError("Something went wrong in the gateway."))
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Respond) -> web.StreamResponse:
+        self._admission.check_host(request.headers.get("Host"))
+        if origin := self._admission.check_origin(request.headers.get("Origin")):
+            request[_ORIGIN] = origin
+        if request.method == "OPTIONS":
+            return web.Response(status=204)
+        if request.path != "/health":
+            self._admission.check_key(request.headers)
+        return await handler(request)
+
+    async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["X-Request-Id"] = request.get(_REQUEST_ID, "")
+        if origin := request.get(_ORIGIN):
+            response.headers["Access-Control-Allow-Origin"] = origin
+            response.headers["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS"
+            response.headers["Access-Control-Allow-Headers"] = (
+                request.headers.get("Access-Control-Request-Headers") or "*"
+            )
+            response.headers["Access-Control-Expose-Headers"] = "X-Request-Id, Retry-After"
+        response.headers["Vary"] = "Origin"
+
+    async def _health(self, request: web.Request) -> web.Response:
+        """Open to probes without the key, which then see no more than they need."""
+        health = self._gateway.health()
+        if self._draining:
+            health["status"] = "error"
+        if not self._admission.has_key(request.headers):
+            health = {name: health[name] for name in ("status", "version", "auth", "mcp")}
+        return _json(health, 200 if health["status"] == "ok" else 503)
+
+    async def _list_models(self, _: web.Request) -> web.Response:
+        models = await self._gateway.account.models()
+        return _json({"object": "list", "data": [self._model_entry(model) for model in models]})
+
+    async def _show_model(self, request: web.Request) -> web.Response:
+        found = await self._gateway.account.resolve(request.match_info["id"])
+        listed = {model.id: model for model in await self._gateway.account.models()}
+        if found not in listed:
+            raise ModelNotFound(f"The agent does not list {found!r}.")
+        return _json(self._model_entry(listed[found]))
+
+    def _model_entry(self, model: Model) -> dict[str, Any]:
+        return {
+            "id": model.id,
+            "name": model.name,
+            "object": "model",
+            "created": self._started_at,
+            "owned_by": "cursor",
+        }
+
+    def _converser(self, dialect: Dialect) -> Respond:
+        async def converse(request: web.Request) -> web.StreamResponse:
+            request[_DIALECT] = dialect
+            check_content_type(request.headers.get("Content-Type", ""))
+            exchange = dialect.parse(await _body(request))
+            directory = self._gateway.workspaces.choose(request.headers.get("X-Cursor-Workspace"))
+            if self._draining:
+                raise ShuttingDown("The gateway is shutting down.")
+            self._active += 1
+            self._idle.clear()
+            try:
+                async with aclosing(
+                    self._gateway.answer(exchange.conversation, directory)
+                ) as events:
+                    if exchange.stream:
+                        return await self._stream(request, exchange, events)
+                    return await self._fold(exchange, events)
+            finally:
+                self._active -= 1
+                if not self._active:
+                    self._idle.set()
+
+        return converse
+
+    async def _fold(
+        self, exchange: Exchange, events: AsyncGenerator[list[Event], None]
+    ) -> web.Response:
+        fold = exchange.fold(_answer_id(), int(time.time()))
+        async with aclosing(self._heard(events)) as batches:
+            async for batch in batches:
+                if batch is not None:
+                    fold.feed(batch)
+        return _json(fold.body())
+
+    async def _stream(
+        self, request: web.Request, exchange: Exchange, events: AsyncGenerator[list[Event], None]
+    ) -> web.StreamResponse:
+        """Write the answer as it comes. Until the first event the status is still open."""
+        encoder = exchange.encoder(_answer_id(), int(time.time()))
+        response = web.StreamResponse(headers=_SSE_HEADERS)
+        silent = 0.0
+        try:
+            async with aclosing(self._heard(events)) as batches:
+                async for batch in batches:
+                    if not response.prepared:
+                        await response.prepare(request)
+                    if batch is not None:
+                        silent = 0.0
+                        await response.write(encoder.feed(batch))
+                        continue
+                    silent += self._settings.keep_alive
+                    if silent >= self._settings.heartbeat:
+                        silent = 0.0
+                        await response.write(encoder.heartbeat())
+                    else:
+                        await response.write(encoder.keep_alive())
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:
+            if not response.prepared:
+                raise
+            await self._break_off(request, response, encoder.fail, error)
+        return response
+
+    async def _break_off(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        fail: Callable[[GatewayError, str], bytes],
+        error: Exception,
+    ) -> None:
+        """Say what went wrong, then end the connection uncleanly: many clients take a clean end
+        for a complete answer, whatever was written before it."""
+        if not isinstance(error, GatewayError):
+            log.exception("request %s failed", request[_REQUEST_ID])
+            error = GatewayError("Something went wrong in the gateway.")
+        log.info("request %s broke off: %s", request[_REQUEST_ID], error.code)
+        await response.write(fail(error, request[_REQUEST_ID]))
+        if request.transport is not None:
+            request.transport.close()
+
+    async def _heard(
+        self, events: AsyncGenerator[list[Event], None]
+    ) -> AsyncGenerator[list[Event] | None, None]:
+        """The batches of `events`, and None for each stretch of silence."""
+        coming: asyncio.Task[list[Event] | None] | None = None
+        try:
+            while True:
+                coming = coming or asyncio.ensure_future(_next(events))
+                watched: set[asyncio.Future[Any]] = {coming, self._stopping}
+                await asyncio.wait(
+                    watched,
+                    timeout=self._settings.keep_alive,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if coming.done():
+                    batch, coming = coming.result(), None
+                    if batch is None:
+                        return
+                    yield batch
+                elif self._stopping.done():
+                    raise ShuttingDown("The gateway is shutting down.")
+                else:
+                    yield None
+        finally:
+            if coming is not None:
+                coming.cancel()
+                await asyncio.wait({coming})
+
+
+@asynccontextmanager
+async def running(**settings: Any) -> AsyncIterator[Server]:
+    """A gateway inside this event loop, on a free port unless one is named.
+
+    async with cursor_gateway.running(demo="on") as gateway:
+        client = openai.AsyncOpenAI(base_url=gateway.base_url, api_key="-")
+    """
+    loaded = load({"port": 0, **settings}, os.environ)
+    async with serving(loaded.settings, os.environ) as server:
+        yield server
+
+
+@asynccontextmanager
+async def serving(settings: Settings, env: Mapping[str, str]) -> AsyncIterator[Server]:
+    gateway = Gateway(settings, env)
+    try:
+        server = Server(settings, gateway)
+        try:
+            await server.start()
+            gateway.account.start()
+            yield server
+        finally:
+            await server.close()
+    finally:
+        await gateway.close()
+
+
+async def _next(events: AsyncGenerator[list[Event], None]) -> list[Event] | None:
+    return await anext(events, None)
+
+
+async def _body(request: web.Request) -> Mapping[str, Any]:
+    try:
+        body = orjson.loads(await request.read())
+    except orjson.JSONDecodeError as error:
+        raise InvalidJson(f"The body is not valid JSON: {error}.") from None
+    if not isinstance(body, dict):
+        raise InvalidRequest("The body must be a JSON object.")
+    return body
+
+
+def _answer_id() -> str:
+    return f"chatcmpl-{secrets.token_hex(12)}"
+
+
+def _json(body: object, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
+
+
+def _error_response(request: web.Request, error: GatewayError) -> web.Response:
+    dialect: Any = request.get(_DIALECT, chat)
+    response = _json(dialect.render_error(error, request[_REQUEST_ID]), error.status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    if error.code == "quota_exceeded":
+        # The official SDKs repeat every 429 unless they are told not to.
+        response.headers["x-should-retry"] = "false"
+    return response
+
+
+def _translated(request: web.Request, error: web.HTTPException) -> GatewayError:
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return BodyTooLarge("The request body is too large.")
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        return MethodNotAllowed(f"{request.method} is not possible here.")
+    if isinstance(error, web.HTTPNotFound):
+        return RouteNotFound(f"There is nothing at this path. There is: {', '.join(_ROUTES)}.")
+    return InvalidRequest(f"The request cannot be read: {error.reason}.")
+
+
+_ROUTES = (
+    *(f"POST /v1{dialect.PATH}" for dialect in DIALECTS),
+    "GET /v1/models",
+    "GET /health",
+)
+
+
+def _cannot_listen(settings: Settings, error: OSError) -> str:
+    where = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use, perhaps by another gateway. Choose a port with --port."
+    return f"Cannot listen on {where}: {error.strerror or error}."
+
+
+async def serve_until_signal(
+    settings: Settings, env: Mapping[str, str], announce: Callable[[Server], None]
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; the second of them ends everything at once."""
+    loop = asyncio.get_running_loop()
+    signals: asyncio.Queue[None] = asyncio.Queue()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, signals.put_nowait, None)
+    gateway = Gateway(settings, env)
+    server = Server(settings, gateway)
+    at_once = False
+    try:
+        await server.start()
+        gateway.account.start()
+        announce(server)
+        await signals.get()
+        log.info("finishing what is running; once more to stop at once")
+        second = asyncio.ensure_future(signals.get())
+        drained = asyncio.ensure_future(server.drain(settings.shutdown_grace))
+        await asyncio.wait({second, drained}, return_when=asyncio.FIRST_COMPLETED)
+        at_once = second.done()
+        drained.cancel()
+        second.cancel()
+    finally:
+        await server.close()
+        await gateway.close(at_once=at_once)

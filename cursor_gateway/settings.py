@@ -1,0 +1,285 @@
+"""Settings: one table that feeds the flags, the environment, the file and docs/configuration.md.
+
+Precedence: flag, environment, file, default. Each value remembers where it came from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; the message says which, where it stands and what fits."""
+
+
+def setting(default: Any, env: str, help: str, *, secret: bool = False, choices: str = "") -> Any:
+    metadata = {"env": env, "help": help, "secret": secret, "choices": tuple(choices.split())}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    host: str = setting(
+        "127.0.0.1", "HOST", "Address to listen on. Any other than loopback needs `api_key`."
+    )
+    port: int = setting(32124, "PORT", "Port to listen on; 0 takes a free one.")
+    api_key: str = setting(
+        "",
+        "CURSOR_GATEWAY_API_KEY",
+        "Key that clients must send to the gateway, as `Authorization: Bearer` or `x-api-key`.",
+        secret=True,
+    )
+    allowed_hosts: tuple[str, ...] = setting(
+        (),
+        "CURSOR_GATEWAY_ALLOWED_HOSTS",
+        "Names besides loopback under which clients may reach the gateway (the `Host` header).",
+    )
+    cors_origins: tuple[str, ...] = setting(
+        (),
+        "CURSOR_GATEWAY_CORS_ORIGINS",
+        "Origins of web pages besides loopback that may use the gateway, such as `https://chat.example.com`.",
+    )
+    max_body_mb: int = setting(
+        64, "CURSOR_GATEWAY_MAX_BODY_MB", "Largest request body, in megabytes."
+    )
+    agent_executable: str = setting(
+        "",
+        "CURSOR_AGENT_EXECUTABLE",
+        "The `cursor-agent` to run. Unset, it is looked for on PATH and in `~/.local/bin`.",
+    )
+    demo: str = setting(
+        "off",
+        "CURSOR_GATEWAY_DEMO",
+        "Answer from the built-in demo agent: `on`, or `if-missing` without a `cursor-agent`.",
+        choices="off on if-missing",
+    )
+    agent_mode: str = setting(
+        "ask",
+        "CURSOR_GATEWAY_AGENT_MODE",
+        "`ask`: the agent can read but not act. `agent`: it may edit files in `workspace`.",
+        choices="ask agent",
+    )
+    workspace: str = setting(
+        "",
+        "CURSOR_GATEWAY_WORKSPACE",
+        "Directory the agent works in. Unset, each request gets an empty one, removed after it.",
+    )
+    workspace_roots: tuple[str, ...] = setting(
+        (),
+        "CURSOR_GATEWAY_WORKSPACE_ROOTS",
+        "Directories below which a request may choose one by the header `X-Cursor-Workspace`.",
+    )
+    aliases: Mapping[str, str] = setting(
+        {},
+        "CURSOR_GATEWAY_ALIASES",
+        "Other names for models: `fast=composer-2.5-fast,best=claude-opus-5-thinking-high`.",
+    )
+    slots: int = setting(10, "CURSOR_GATEWAY_SLOTS", "How many agents may run at once.")
+    queue: int = setting(
+        100, "CURSOR_GATEWAY_QUEUE", "How many requests may wait for a slot before 429."
+    )
+    first_event_timeout: float = setting(
+        120.0,
+        "CURSOR_GATEWAY_FIRST_EVENT_TIMEOUT",
+        "Seconds in which a started agent must say its first word.",
+    )
+    idle_timeout: float = setting(
+        300.0,
+        "CURSOR_GATEWAY_IDLE_TIMEOUT",
+        "Seconds of silence after which an agent is given up; four times that in a tool call.",
+    )
+    total_timeout: float = setting(
+        3600.0, "CURSOR_GATEWAY_TOTAL_TIMEOUT", "Seconds that one answer may take in all."
+    )
+    keep_alive: float = setting(
+        15.0,
+        "CURSOR_GATEWAY_KEEP_ALIVE",
+        "Seconds of silence after which a stream gets an SSE comment.",
+    )
+    heartbeat: float = setting(
+        120.0,
+        "CURSOR_GATEWAY_HEARTBEAT",
+        "Seconds of silence after which a stream gets an empty event, as some ignore comments.",
+    )
+    shutdown_grace: float = setting(
+        10.0,
+        "CURSOR_GATEWAY_SHUTDOWN_GRACE",
+        "Seconds that running answers get to finish after the first Ctrl-C or SIGTERM.",
+    )
+    auth_check_timeout_ms: int = setting(
+        5000, "CURSOR_ACP_AUTH_CHECK_TIMEOUT", "Milliseconds that `cursor-agent status` may take."
+    )
+    debug: bool = setting(
+        False, "CURSOR_DEBUG", "Log in detail. Prompts and secrets stay out of it."
+    )
+    timing: bool = setting(
+        False,
+        "CURSOR_TIMING",
+        "Log for each answer when it was queued, started, first heard and done.",
+    )
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    settings: Settings
+    # Setting -> where its value came from: `flag`, `env NAME`, `file PATH` or `default`.
+    origins: Mapping[str, str]
+
+
+FIELDS: Mapping[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(Settings)}
+
+
+def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None) -> Loaded:
+    path = file or config_file(env)
+    written = _read(path, required=file is not None)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name, spec in FIELDS.items():
+        variable = spec.metadata["env"]
+        if flags.get(name) is not None:
+            value, origin = flags[name], "flag"
+        elif env.get(variable):
+            value, origin = env[variable], f"env {variable}"
+        elif name in written:
+            value, origin = written[name], f"file {path}"
+        else:
+            origins[name] = "default"
+            continue
+        values[name] = _convert(spec, value, origin)
+        origins[name] = origin
+    settings = Settings(**values)
+    _check(settings, origins)
+    return Loaded(settings, origins)
+
+
+def config_file(env: Mapping[str, str]) -> Path:
+    if named := env.get("CURSOR_GATEWAY_CONFIG"):
+        return Path(named)
+    base = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", ""), ".config")  # noqa: PTH118
+    return Path(base) / "cursor-gateway" / "config.toml"
+
+
+def shown(name: str, value: Any) -> str:
+    """A value as people may see it."""
+    if FIELDS[name].metadata["secret"]:
+        return "***" if value else ""
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={target}" for key, target in value.items())
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _read(path: Path, *, required: bool) -> Mapping[str, Any]:
+    try:
+        with path.open("rb") as file:
+            written = tomllib.load(file)
+    except FileNotFoundError:
+        if required:
+            raise SettingsError(f"There is no configuration file {path}.") from None
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    for name in written:
+        if name not in FIELDS:
+            near = difflib.get_close_matches(name, FIELDS, n=1)
+            suggestion = f" Did you mean {near[0]!r}?" if near else ""
+            raise SettingsError(f"{path}: there is no setting {name!r}.{suggestion}")
+    return written
+
+
+def _convert(spec: dataclasses.Field[Any], value: Any, origin: str) -> Any:
+    try:
+        converted = _CONVERTERS[str(spec.type)](value)
+    except (TypeError, ValueError):
+        kind = _KINDS[str(spec.type)]
+        raise SettingsError(f"{spec.name} ({origin}) must be {kind}, not {value!r}.") from None
+    choices = spec.metadata["choices"]
+    if choices and converted not in choices:
+        raise SettingsError(
+            f"{spec.name} ({origin}) must be one of {', '.join(choices)}, not {value!r}."
+        )
+    return converted
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return {"1": True, "true": True, "yes": True, "on": True,
+            "0": False, "false": False, "no": False, "off": False}[str(value).lower()]  # fmt: skip
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    listed = value.split(",") if isinstance(value, str) else value
+    return tuple(entry.strip() for entry in listed if entry.strip())
+
+
+def _pairs(value: Any) -> Mapping[str, str]:
+    if isinstance(value, Mapping):
+        return {str(key): str(target) for key, target in value.items()}
+    return dict(_pair(entry) for entry in _strings(value))
+
+
+def _pair(entry: str) -> tuple[str, str]:
+    key, equals, target = entry.partition("=")
+    if not equals:
+        raise ValueError(entry)
+    return key.strip(), target.strip()
+
+
+_CONVERTERS: Mapping[str, Any] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": _boolean,
+    "tuple[str, ...]": _strings,
+    "Mapping[str, str]": _pairs,
+}
+_KINDS: Mapping[str, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "tuple[str, ...]": "a list",
+    "Mapping[str, str]": "pairs such as name=model",
+}
+
+
+def _check(settings: Settings, origins: Mapping[str, str]) -> None:
+    if not 0 <= settings.port <= 65535:
+        raise SettingsError(f"port must be between 0 and 65535, not {settings.port}.")
+    for name in ("slots", "max_body_mb", "auth_check_timeout_ms"):
+        if getattr(settings, name) < 1:
+            raise SettingsError(f"{name} must be at least 1.")
+    for name in ("first_event_timeout", "idle_timeout", "total_timeout", "keep_alive", "heartbeat"):
+        if getattr(settings, name) <= 0:
+            raise SettingsError(f"{name} must be more than 0.")
+    if settings.workspace and not Path(settings.workspace).expanduser().is_dir():
+        raise SettingsError(f"workspace: there is no directory {settings.workspace}.")
+    if not settings.is_loopback and not settings.api_key:
+        raise SettingsError(
+            f"Listening on {settings.host} ({origins['host']}) lets others in and so needs a key: "
+            "set CURSOR_GATEWAY_API_KEY or pass --api-key."
+        )
