@@ -71,6 +71,8 @@ class AgentStream:
         if event is None or self.finished:
             return
         kind = event["type"]
+        if self._is_failure(event):
+            return
         self.turn_ended = kind == "assistant" and "timestamp_ms" not in event
         _add(events, TextDelta, self._text_seam.feed(self._tracker.feed(event)))
         if kind == "thinking":
@@ -78,11 +80,24 @@ class AgentStream:
         elif kind == "tool_call":
             self._tool_call(event, events)
         elif kind == "result":
-            self._result(event, events)
+            self.finished = True
+            _add(events, TextDelta, self._text_seam.close())
+            events.append(Finished("stop", _usage(event.get("usage"))))
         elif kind == "system" and event.get("subtype") == "init":
             self.session_id = _string(event.get("session_id"))
-        elif kind == "error":
-            self.failure = classify_failure(_string(event.get("message")))
+
+    def _is_failure(self, event: dict[str, Any]) -> bool:
+        """The CLI is not known to report a failure as an event, but it may begin to."""
+        if event["type"] == "error":
+            words = _string(event.get("message"))
+        elif event["type"] == "result":
+            words = _string(event.get("result"))
+            if not event.get("is_error") and not _ERROR_AS_ANSWER.match(words):
+                return False
+        else:
+            return False
+        self.failure = self.failure or classify_failure(words)
+        return True
 
     def _tool_call(self, event: dict[str, Any], events: list[Event]) -> None:
         call_id = _string(event.get("call_id"))
@@ -91,15 +106,6 @@ class AgentStream:
             events.append(Activity(_tool_name(event.get("tool_call"))))
         else:
             self._open_calls.discard(call_id)
-
-    def _result(self, event: dict[str, Any], events: list[Event]) -> None:
-        answer = _string(event.get("result"))
-        if event.get("is_error") or _ERROR_AS_ANSWER.match(answer):
-            self.failure = classify_failure(answer)
-            return
-        self.finished = True
-        _add(events, TextDelta, self._text_seam.close())
-        events.append(Finished("stop", _usage(event.get("usage"))))
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
         try:

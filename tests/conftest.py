@@ -1,0 +1,183 @@
+"""The rig: a fake agent on PATH, and a real gateway on a real socket in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from cursor_gateway.agents import process_tree
+from cursor_gateway.server import Server, serving
+from cursor_gateway.settings import load
+
+TESTS = Path(__file__).parent
+RECORDINGS = TESTS / "recordings"
+WAIT_SECONDS = 15.0
+
+
+async def eventually(check: Callable[[], Any], why: str = "") -> Any:
+    """The first true value of `check`. For what only the operating system can tell."""
+    deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+    while not (value := check()):
+        assert asyncio.get_running_loop().time() < deadline, why or "it never happened"
+        await asyncio.sleep(0.01)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class FakeAgent:
+    home: Path
+    env: dict[str, str]
+
+    def sign_out(self) -> None:
+        (self.home / "account").unlink()
+
+    def sign_in(self) -> None:
+        (self.home / "account").write_text("dev@example.com")
+
+    def put(self, name: str, content: str = "") -> None:
+        (self.home / name).write_text(content)
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every start so far, in order."""
+        notes = sorted((self.home / "calls").glob("*.json"))
+        return [json.loads(note.read_text()) for note in notes]
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The starts that were asked to answer a prompt."""
+        return [call for call in self.calls() if call["prompt"] is not None]
+
+    def processes(self) -> list[int]:
+        """The agents that answer, and their children, as far as they live."""
+        return [pid for pid in process_tree.marked("") if self._is_ours(pid)]
+
+    def _is_ours(self, pid: int) -> bool:
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        asked = {b"status", b"models", b"--version"} & set(words)
+        return f"FAKE_AGENT_DIR={self.home}".encode() in environment and not asked
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeAgent:
+    home, bin_dir = tmp_path / "agent-home", tmp_path / "bin"
+    home.mkdir()
+    bin_dir.mkdir()
+    program = bin_dir / "cursor-agent"
+    script = TESTS / "fake_agent.py"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    program.chmod(0o755)
+    (home / "models.txt").write_text((RECORDINGS / "models.txt").read_text())
+    env = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("CURSOR_")},
+        "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "FAKE_AGENT_DIR": str(home),
+        "PYTHONPATH": str(TESTS.parent),
+    }
+    agent = FakeAgent(home, env)
+    agent.sign_in()
+    return agent
+
+
+@dataclass(slots=True)
+class Client:
+    """Plain HTTP to one gateway, without any SDK's kindness."""
+
+    session: aiohttp.ClientSession
+    server: Server
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def url(self, path: str) -> str:
+        return self.server.base_url.removesuffix("/v1") + path
+
+    def chat(self, prompt: str | list[Any], **body: Any) -> Any:
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        headers = body.pop("headers", {})
+        return self.session.post(
+            self.url("/v1/chat/completions"),
+            data=io.BytesIO(json.dumps({"model": "auto", "messages": messages} | body).encode()),
+            headers={"Content-Type": "application/json"} | self.headers | headers,
+        )
+
+    async def answer(self, prompt: str | list[Any], **body: Any) -> dict[str, Any]:
+        async with self.chat(prompt, **body) as response:
+            return dict(await response.json())
+
+    async def content(self, prompt: str | list[Any], **body: Any) -> str:
+        answer = await self.answer(prompt, **body)
+        assert "choices" in answer, answer
+        return str(answer["choices"][0]["message"]["content"])
+
+    async def frames(self, prompt: str | list[Any], **body: Any) -> list[Any]:
+        """The data of every SSE frame; `[DONE]` as a string."""
+        async with self.chat(prompt, stream=True, **body) as response:
+            assert response.status == 200, await response.text()
+            return [frame async for frame in frames_of(response)]
+
+    async def text(self, prompt: str | list[Any], **body: Any) -> str:
+        return text_of(await self.frames(prompt, **body))
+
+    async def error(self, prompt: str | list[Any], **body: Any) -> tuple[int, dict[str, Any]]:
+        async with self.chat(prompt, **body) as response:
+            return response.status, (await response.json())["error"]
+
+    async def get(self, path: str, **headers: str) -> tuple[int, Any]:
+        async with self.session.get(self.url(path), headers=self.headers | headers) as response:
+            return response.status, await response.json()
+
+
+async def frames_of(response: aiohttp.ClientResponse) -> AsyncIterator[Any]:
+    """Frames until the end, clean or not: how it ends is the business of a test of its own."""
+    try:
+        async for line in response.content:
+            if line.startswith(b"data: "):
+                data = line[6:].strip()
+                yield "[DONE]" if data == b"[DONE]" else json.loads(data)
+    except aiohttp.ClientPayloadError:
+        return
+
+
+def text_of(frames: list[Any], field: str = "content") -> str:
+    deltas = [f["choices"][0]["delta"] for f in frames if f != "[DONE]" and f.get("choices")]
+    return "".join(delta.get(field) or "" for delta in deltas)
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start(fake: FakeAgent) -> Start:
+    """`async with start(slots=1) as client`: a gateway with these settings."""
+
+    @asynccontextmanager
+    async def started(**flags: Any) -> AsyncIterator[Client]:
+        settings = load({"port": 0} | flags, fake.env).settings
+        async with (
+            serving(settings, fake.env) as server,
+            aiohttp.ClientSession() as session,
+        ):
+            yield Client(session, server)
+        assert fake.processes() == []
+
+    return started
+
+
+@pytest.fixture
+async def client(start: Start) -> AsyncIterator[Client]:
+    async with start() as client:
+        yield client

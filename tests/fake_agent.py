@@ -1,0 +1,285 @@
+"""A cursor-agent for the tests: a real process, steered by steps in the prompt.
+
+It keeps the CLI's contract through the demo agent's `Emitter` and adds the vices of
+docs/cursor-agent.md. A prompt is a small program of steps in double brackets, run in order:
+
+    [[deaf]] [[text:Hello ]] [[text:world]] [[hang]]
+
+Without steps it repeats the prompt's last line. `$FAKE_AGENT_DIR` is its home: the file `account`
+holds the signed-in address (none: signed out), `models.txt` replaces the list of models, and every
+start is recorded in `calls/`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from cursor_gateway.agents import demo
+
+HOME = Path(os.environ["FAKE_AGENT_DIR"])
+RECORDINGS = Path(__file__).parent / "recordings"
+STEP = re.compile(r"\[\[([a-z0-9-]+)(?::(.*?))?\]\]", re.DOTALL)
+LAST_USER_TURN = re.compile(r'.*<turn from="user">\n(.*?)\n</turn>', re.DOTALL)
+NO_AUTH = (
+    "Error: Authentication required. Please run 'agent login' first, "
+    "or set CURSOR_API_KEY environment variable.\n"
+)
+MODELS_NO_AUTH = (
+    "Error: Authentication required. Run 'agent login', pass --api-key/--auth-token, "
+    "or set CURSOR_API_KEY/CURSOR_AUTH_TOKEN.\n"
+)
+CONFIG_RACE = (
+    "Error: ENOENT: no such file or directory, rename "
+    "'/home/dev/.cursor/cli-config.json.tmp' -> '/home/dev/.cursor/cli-config.json'\n"
+)
+
+
+def account() -> str:
+    try:
+        return (HOME / "account").read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def record(argv: Sequence[str], prompt: str | None) -> None:
+    """Leave a note of this start, whole or not at all."""
+    note = {
+        "pid": os.getpid(),
+        "argv": list(argv),
+        "prompt": prompt,
+        "cwd": os.getcwd(),
+        "files": sorted(os.listdir(".")),
+        "env": dict(os.environ),
+    }
+    calls = HOME / "calls"
+    calls.mkdir(exist_ok=True)
+    path = calls / f"{time.time_ns()}-{os.getpid()}.json"
+    path.with_suffix(".part").write_text(json.dumps(note))
+    path.with_suffix(".part").rename(path)
+
+
+def fail(words: str) -> int:
+    sys.stderr.write(words)
+    return 1
+
+
+def main(argv: Sequence[str]) -> int:
+    try:
+        options, words = demo.parse_arguments(argv)
+    except demo.UsageError as error:
+        return fail(f"{error}\n")
+    with demo.utf8_stdout() as out:
+        if options.keys() & {"-v", "--version"}:
+            out.write("2026.09.18-fake\n")
+            return 0
+        if words[:1] == ["status"]:
+            return status(argv, options, out)
+        if words[:1] == ["models"]:
+            return models(argv, out)
+        if words[:1] == ["login"]:
+            (HOME / "account").write_text("dev@example.com")
+            out.write("Signed in.\n")
+            return 0
+        prompt = " ".join(words) or demo.read_prompt()
+        record(argv, prompt)
+        return Run(options, prompt, out).go()
+
+
+def status(argv: Sequence[str], options: dict[str, str], out: IO[str]) -> int:
+    record(argv, None)
+    if (HOME / "status-hangs").exists():
+        signal.pause()
+    if (HOME / "old").exists() and "--format" in options:
+        return fail("error: unknown option '--format'\n")
+    demo.write_status(out, account(), options.get("--format", "text"))
+    return 0  # signed in or not
+
+
+def models(argv: Sequence[str], out: IO[str]) -> int:
+    record(argv, None)
+    if not account() and not os.environ.get("CURSOR_API_KEY"):
+        return fail(MODELS_NO_AUTH)
+    listing = (HOME / "models.txt").read_text()
+    if take_one("truncate-models"):
+        listing = listing[: len(listing) // 2]
+    out.write(listing)
+    return 0
+
+
+def take_one(counter: str) -> bool:
+    """Whether the file `counter` still held a number above zero; counts it down."""
+    path = HOME / counter
+    left = int(path.read_text()) if path.exists() else 0
+    if left:
+        path.write_text(str(left - 1))
+    return left > 0
+
+
+class Run:
+    def __init__(self, options: dict[str, str], prompt: str, out: IO[str]) -> None:
+        partial = "--stream-partial-output" in options
+        self.options = options
+        self.prompt = prompt
+        self.out = out
+        self.emitter = demo.Emitter(out, partial=partial, session=options.get("--resume", ""))
+        self.begun = False
+        self.usage = True
+        self.lingers = False
+
+    def go(self) -> int:
+        if not account() and not os.environ.get("CURSOR_API_KEY"):
+            return fail(NO_AUTH)
+        if take_one("config-race"):
+            return fail(CONFIG_RACE)
+        last_turn = LAST_USER_TURN.match(self.prompt)
+        steps = STEP.findall(last_turn[1] if last_turn else self.prompt) or STEP.findall(self.prompt)
+        for name, argument in steps or [("text", self.prompt.strip().rpartition("\n")[2])]:
+            step: Callable[[str], int | None] = getattr(self, "do_" + name.replace("-", "_"))
+            code = step(argument)
+            if code is not None:
+                self.out.flush()
+                return code
+        self.do_init("")
+        self.emitter.result(usage=self.usage, prompt=self.prompt)
+        if self.lingers:
+            self.do_hang("")
+        return 0
+
+    # Words
+
+    def do_init(self, _: str) -> None:
+        if not self.begun:
+            self.begun = True
+            self.emitter.init(os.getcwd(), self.prompt)
+
+    def do_text(self, text: str) -> None:
+        self.do_init("")
+        self.emitter.text(text)
+
+    def do_cut(self, text: str) -> None:
+        """Text whose emoji is cut between its UTF-16 halves."""
+        for half in text.encode("utf-16-le", "surrogatepass").hex(" ", 2).split():
+            self.do_text(bytes.fromhex(half).decode("utf-16-le", "surrogatepass"))
+
+    def do_nth(self, variants: str) -> None:
+        """Another text each time the model is asked again."""
+        turn = self.prompt.count('<turn from="assistant">')
+        self.do_text(variants.split("|")[turn])
+
+    def do_many(self, count: str) -> None:
+        for number in range(int(count)):
+            self.do_text(f"{number} ")
+
+    def do_slowly(self, count: str) -> None:
+        for number in range(int(count)):
+            self.do_text(f"{number} ")
+            time.sleep(0.02)
+
+    def do_think(self, text: str) -> None:
+        self.do_init("")
+        self.emitter.thinking([text])
+
+    def do_tool(self, name: str) -> None:
+        self.do_init("")
+        self.emitter.tool_call(name, {"path": "/notes.txt"}, {"success": {"content": "x"}})
+
+    def do_open_tool(self, name: str) -> None:
+        self.do_init("")
+        self.emitter.tool_call(name, {"command": "make"})
+
+    def do_query(self, name: str) -> None:
+        self.do_init("")
+        self.emitter.interaction_query(name, {"url": "https://example.com"})
+
+    def do_retry(self, _: str) -> None:
+        self.do_init("")
+        self.emitter.retry()
+
+    def do_line(self, size: str) -> None:
+        """A tool result with a whole file in it."""
+        self.do_init("")
+        content = {"success": {"content": "x" * int(size)}}
+        self.emitter.tool_call("read", {"path": "/big"}, content)
+
+    def do_no_usage(self, _: str) -> None:
+        self.usage = False
+
+    # Vices
+
+    def do_deaf(self, _: str) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def do_grandchild(self, _: str) -> None:
+        """A child in a session of its own that holds our pipes open and outlives us."""
+        subprocess.Popen(
+            [sys.executable, "-c", "import signal; signal.signal(15, 1); signal.pause()"],
+            start_new_session=True,
+        )
+
+    def do_hang(self, _: str) -> None:
+        self.out.flush()
+        while True:
+            signal.pause()
+
+    def do_linger(self, _: str) -> None:
+        self.lingers = True
+
+    def do_bytewise(self, text: str) -> None:
+        """The line that says `text`, one byte per write."""
+        self.do_init("")
+        read, write = os.pipe()
+        with os.fdopen(write, "w", encoding="utf-8") as pipe:
+            saved, self.emitter._out = self.emitter._out, pipe
+            self.emitter.text(text)
+            self.emitter._out = saved
+        for byte in os.fdopen(read, "rb").read():
+            os.write(1, bytes([byte]))
+
+    def do_noise(self, text: str) -> None:
+        self.out.write(text + "\n")
+
+    def do_flood(self, size: str) -> None:
+        sys.stderr.write("cursor-retrieval: tracing to nowhere\n" * (int(size) // 37))
+        sys.stderr.flush()
+
+    def do_stderr(self, text: str) -> None:
+        sys.stderr.write(text + "\n")
+
+    def do_half_line(self, _: str) -> int:
+        self.out.write('{"type":"assistant","message":{"role":"assi')
+        return 1
+
+    def do_end_turn(self, _: str) -> None:
+        self.emitter.end_turn()
+
+    def do_close_stdout(self, _: str) -> None:
+        self.out.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def do_exit(self, code: str) -> int:
+        return int(code)
+
+    def do_play(self, name: str) -> int:
+        """A recording, with what the process wrote to stderr and its exit code."""
+        self.out.flush()
+        os.write(1, (RECORDINGS / f"{name}.ndjson").read_bytes())
+        expected = json.loads((RECORDINGS / "manifest.json").read_text())[name]
+        if expected["stderr"]:
+            sys.stderr.write((RECORDINGS / expected["stderr"]).read_text())
+        if expected["exit"] is None:
+            self.do_hang("")
+        return int(expected["exit"])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,261 @@
+"""A failure is never shown as success: each way to fail, streamed and not, as a true status."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from tests.conftest import Client, FakeAgent, Start, frames_of, text_of
+
+BOTH = pytest.mark.parametrize("stream", [False, True])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("prompt", "status", "code"),
+    [
+        ("[[play:fail_auth_required]]", 401, "not_authenticated"),
+        ("[[play:fail_invalid_key]]", 401, "agent_key_invalid"),
+        ("[[play:fail_keychain_macos]]", 401, "not_authenticated"),
+        ("[[play:fail_unknown_model]]", 400, "model_not_found"),
+        ("[[play:fail_unknown_option]]", 400, "agent_outdated"),
+        ("[[play:fail_trust]]", 403, "workspace_not_trusted"),
+        ("[[play:fail_usage_limit]]", 429, "quota_exceeded"),
+        ("[[play:DEFENSIVE_error_event]]", 503, "cursor_unreachable"),
+        ("[[play:DEFENSIVE_error_result]]", 429, "quota_exceeded"),
+        ("[[play:sigint_abort]]", 502, "agent_failed"),
+        (
+            "[[init]][[stderr:ActionRequiredError: You've hit your usage limit]][[exit:1]]",
+            *(429, "quota_exceeded"),
+        ),
+        (
+            "[[init]][[stderr:ActionRequiredError: Named models unavailable Free plans can only "
+            "use Auto. Switch to Auto or upgrade plans to continue.]][[exit:1]]",
+            *(402, "plan_required"),
+        ),
+        ("[[stderr:Error: [resource_exhausted] x]][[exit:1]]", 429, "rate_limited"),
+        ("[[stderr:RetriableError: [unavailable] x]][[exit:1]]", 503, "cursor_unreachable"),
+        ("[[stderr:getaddrinfo ENOTFOUND api2.cursor.sh]][[exit:1]]", 503, "cursor_unreachable"),
+        ("[[stderr:CONVERSATION_TOO_LONG]][[exit:1]]", 400, "context_length_exceeded"),
+        ("[[noise:Cannot use this model: x.]][[exit:1]]", 400, "model_not_found"),
+        ("[[stderr:⚠ Workspace Trust Required]][[exit:0]]", 403, "workspace_not_trusted"),
+        ("[[exit:0]]", 502, "agent_failed"),
+        ("[[init]][[exit:0]]", 502, "agent_failed"),
+        ("[[init]][[half-line]]", 502, "agent_failed"),
+        ("[[flood:300000]][[stderr:Error: You've hit your usage limit]][[exit:1]]", 429,
+         "quota_exceeded"),
+        ("[[init]][[close-stdout]][[hang]]", 502, "agent_failed"),
+    ],
+)  # fmt: skip
+async def test_a_failure_before_the_first_word_is_a_status(
+    client: Client, prompt: str, status: int, code: str, stream: bool
+) -> None:
+    got, error = await client.error(prompt, stream=stream)
+    assert (got, error["code"], error["status"]) == (status, code, status)
+    assert error["request_id"]
+
+
+async def test_what_may_pass_later_says_when(client: Client) -> None:
+    async with client.chat("[[stderr:RetriableError: [unavailable]]][[exit:1]]") as response:
+        assert response.headers["Retry-After"] == "5"
+    async with client.chat("[[play:fail_usage_limit]]") as response:
+        assert response.headers["x-should-retry"] == "false"
+
+
+async def test_the_message_says_what_to_do_and_carries_no_list(client: Client) -> None:
+    _, error = await client.error("[[play:fail_unknown_model]]")
+    assert "Cannot use this model: gpt-99" in error["message"]
+    assert "cursor-gateway models" in error["message"]
+    assert "gemini" not in error["message"]
+
+
+async def test_a_failure_after_the_first_word_is_one_error_frame_and_no_clean_end(
+    client: Client,
+) -> None:
+    prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable] x]][[exit:1]]"
+    async with client.chat(prompt, stream=True) as response:
+        assert response.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.read()
+    frames = await client.frames(prompt)
+    assert text_of(frames[:-1]) == "Hello"
+    assert frames[-1]["error"]["code"] == "cursor_unreachable"
+    finish = [f["choices"][0]["finish_reason"] for f in frames if "choices" in f]
+    assert set(finish) == {None}
+
+
+async def test_a_failure_after_some_words_is_a_failure_of_a_plain_request(client: Client) -> None:
+    status, error = await client.error("[[text:Hello]][[exit:0]]")
+    assert (status, error["code"]) == (502, "agent_failed")
+
+
+async def test_an_error_that_comes_as_the_answer_is_a_failure(client: Client) -> None:
+    text = "Error: RetriableError: [unavailable] http/2 stream closed with error code CANCEL (0x8)"
+    status, error = await client.error(f"[[text:{text}]]")
+    assert (status, error["code"]) == (503, "cursor_unreachable")
+
+
+@BOTH
+async def test_each_time_out_is_named(start: Start, stream: bool) -> None:
+    limits = {"first_event_timeout": 0.3, "idle_timeout": 0.4, "total_timeout": 30.0}
+    async with start(**limits) as client:
+        status, error = await client.error("[[hang]]", stream=stream)
+        assert status == 504 and "first_event_timeout" in error["message"]
+        status, error = await client.error("[[init]][[hang]]", stream=stream)
+        assert status == 504 and "idle_timeout" in error["message"]
+    async with start(total_timeout=0.5) as client:
+        status, error = await client.error("[[init]][[hang]]", stream=stream)
+        assert status == 504 and "total_timeout" in error["message"]
+
+
+async def test_a_running_tool_may_be_silent_for_longer(start: Start) -> None:
+    async with start(idle_timeout=0.3) as client:
+        status, error = await client.error("[[open-tool:shell]][[hang]]")
+        assert status == 504 and "1.2 seconds" in error["message"]
+
+
+async def test_a_turn_that_ends_without_result_is_given_up(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.agents.cursor_cli.END_OF_TURN_GRACE", 0.2)
+    async with start() as client:
+        status, error = await client.error("[[text:done]][[end-turn]][[hang]]")
+        assert status == 504 and "no result" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "invalid_json"),
+        (b"{", "invalid_json"),
+        (b'{"messages": [NaN]}', "invalid_json"),
+        (b'"\\ud800"', "invalid_json"),
+        (b"\xff\xfe", "invalid_json"),
+        (b"[" * 100_000, "invalid_json"),
+        (b"[]", "invalid_value"),
+        (b"{}", "invalid_value"),
+        (b'{"model": 1, "messages": []}', "invalid_value"),
+        (b'{"model": " ", "messages": [{"role":"user","content":"x"}]}', "invalid_value"),
+        (b'{"model": "auto"}', "missing_messages"),
+        (b'{"model": "auto", "messages": []}', "missing_messages"),
+        (b'{"model": "auto", "messages": "hi"}', "invalid_value"),
+        (b'{"model": "auto", "messages": [1]}', "invalid_value"),
+        (b'{"model": "auto", "messages": [{"role": "king"}]}', "invalid_value"),
+        (b'{"model": "auto", "messages": [{"role": "user", "content": 5}]}', "invalid_value"),
+    ],
+)
+async def test_a_malformed_body_is_a_400_that_names_it(
+    client: Client, body: bytes, code: str
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    url = client.url("/v1/chat/completions")
+    async with client.session.post(url, data=body, headers=headers) as response:
+        assert response.status == 400
+        assert (await response.json())["error"]["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("extra", "code"),
+    [
+        ({"n": 2}, "unsupported_parameter"),
+        ({"logprobs": True}, "unsupported_parameter"),
+        ({"top_logprobs": 3}, "unsupported_parameter"),
+        ({"max_tokens": 0}, "invalid_value"),
+        ({"max_tokens": True}, "invalid_value"),
+        ({"max_tokens": "5"}, "invalid_value"),
+        ({"stop": [1]}, "invalid_value"),
+        ({"stop": ["x" * 1001]}, "invalid_value"),
+        ({"stream": "yes"}, "invalid_value"),
+        ({"stream_options": 5}, "invalid_value"),
+        ({"response_format": {"type": "xml"}}, "invalid_value"),
+        ({"response_format": {"type": "json_schema"}}, "invalid_value"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}},
+            "invalid_value",
+        ),
+        ({"model": "--force"}, "model_not_found"),
+        ({"model": "gpt-99"}, "model_not_found"),
+    ],
+)
+async def test_a_field_that_cannot_be_served_is_refused(
+    client: Client, fake: FakeAgent, extra: dict[str, object], code: str
+) -> None:
+    status, error = await client.error("hi", **extra)
+    assert (status, error["code"]) == (400, code)
+    assert fake.runs() == []
+
+
+async def test_a_schema_cannot_make_the_gateway_fetch_anything(client: Client) -> None:
+    schema = {"$ref": "http://127.0.0.1:9/schema.json"}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    status, error = await client.error("[[nth:{}|{}]]", response_format=wanted)
+    assert status == 422
+    assert "not part of it" in error["message"]
+
+
+async def test_the_config_race_costs_nobody_an_answer(client: Client, fake: FakeAgent) -> None:
+    fake.put("config-race", "2")
+    assert await client.content("[[text:fine]]") == "fine"
+    assert len(fake.runs()) == 3
+    assert await client.content("[[text:spaced]]") == "spaced"
+
+
+async def test_a_race_that_never_ends_is_a_failure(
+    client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.agents.cursor_cli.START_SPACING", 0.01)
+    fake.put("config-race", "99")
+    status, error = await client.error("hi")
+    assert (status, error["code"]) == (502, "agent_failed")
+    assert len(fake.runs()) == 5
+
+
+async def test_slots_are_given_in_order_and_the_rest_is_429(start: Start, fake: FakeAgent) -> None:
+    async with start(slots=1, queue=1) as client:
+        first = client.chat("[[text:one]][[hang]]", stream=True)
+        async with first as running:
+            await anext(frames_of(running))
+            second = asyncio.ensure_future(client.content("[[text:two]]"))
+            third = asyncio.ensure_future(client.error("three"))
+            done, _ = await asyncio.wait({second, third}, return_when=asyncio.FIRST_COMPLETED)
+            assert done == {third}
+            assert third.result()[0] == 429
+            assert (await client.get("/health"))[1]["slots"] == {
+                "total": 1,
+                "busy": 1,
+                "waiting": 1,
+            }
+        assert await second == "two"
+
+
+async def test_who_leaves_the_queue_takes_no_slot(start: Start, fake: FakeAgent) -> None:
+    async with start(slots=1, queue=5) as client:
+        async with client.chat("[[text:one]][[hang]]", stream=True) as running:
+            await anext(frames_of(running))
+            waiting = asyncio.ensure_future(client.content("never"))
+            while (await client.get("/health"))[1]["slots"]["waiting"] == 0:
+                pass
+            waiting.cancel()
+            while (await client.get("/health"))[1]["slots"]["waiting"] == 1:
+                pass
+        assert await client.content("[[text:two]]") == "two"
+        assert [run["prompt"] for run in fake.runs()] == [
+            "[[text:one]][[hang]]",
+            "[[text:two]]",
+        ]
+
+
+async def test_an_unexpected_error_shows_an_id_and_nothing_else(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("canary")
+
+    monkeypatch.setattr("cursor_gateway.core.turn.Turn.feed", broken)
+    status, error = await client.error("hi")
+    assert (status, error["code"]) == (500, "server_error")
+    assert "canary" not in json.dumps(error)
+    assert error["request_id"] in caplog.text

@@ -1,0 +1,261 @@
+"""Silence, leaving, lingering, shutdown: what the operating system says is what counts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from cursor_gateway.agents import process_tree
+from tests.conftest import Client, FakeAgent, Start, eventually, frames_of
+
+AGENTS = {"obedient": "", "deaf": "[[deaf]]", "grandchild": "[[grandchild]][[deaf]]"}
+MOMENTS = {
+    "before the first byte": "[[hang]]",
+    "mid-text": "[[text:Hello]][[slowly:100000]]",
+    "silent": "[[text:Hello]][[hang]]",
+}
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("moment", [*MOMENTS, "not streaming"])
+async def test_a_client_that_leaves_stops_its_agent(
+    client: Client, fake: FakeAgent, agent: str, moment: str
+) -> None:
+    await client.content("[[text:warm up]]")
+    await eventually(lambda: not fake.processes())
+    before = descriptors()
+    loop = asyncio.get_running_loop()
+    prompt = AGENTS[agent] + MOMENTS.get(moment, "[[text:Hello]][[hang]]")
+    stream = moment != "not streaming"
+    heard = asyncio.Event()
+    request = asyncio.ensure_future(_hold(client, prompt, stream, heard))
+    wanted = 2 if agent == "grandchild" else 1
+    await eventually(lambda: len(fake.processes()) == wanted and len(fake.runs()) == 2)
+    if moment in ("mid-text", "silent"):
+        await heard.wait()
+    request.cancel()
+    left_at = loop.time()
+    await asyncio.wait({request})
+    await eventually(lambda: not fake.processes(), "a process survived")
+    # The promise is two seconds; a loaded machine gets some more here.
+    assert loop.time() - left_at < 6.0
+    await eventually(lambda: descriptors() <= before, "a descriptor is left open")
+
+
+async def _hold(client: Client, prompt: str, stream: bool, heard: asyncio.Event) -> None:
+    async with client.chat(prompt, stream=stream) as response:
+        async for frame in frames_of(response):
+            if frame["choices"][0]["delta"].get("content"):
+                heard.set()
+
+
+async def test_result_ends_the_answer_though_the_agent_lingers(
+    client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.agents.cursor_cli.LINGER_GRACE", 60.0)
+    assert await client.content("[[text:done]][[linger]]") == "done"
+    assert len(fake.processes()) == 1
+
+
+@pytest.mark.parametrize("vice", ["[[linger]]", "[[deaf]][[linger]]", "[[grandchild]]"])
+async def test_after_a_normal_end_nothing_stays(client: Client, fake: FakeAgent, vice: str) -> None:
+    assert await client.content(f"{vice}[[text:done]]") == "done"
+    await eventually(lambda: not fake.processes())
+
+
+async def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_answer(client: Client) -> None:
+    status, error = await client.error("[[grandchild]][[text:half]][[exit:1]]")
+    assert (status, error["code"]) == (502, "agent_failed")
+
+
+async def test_a_silent_stream_is_kept_alive_by_comments_and_events(start: Start) -> None:
+    async with start(keep_alive=0.05, heartbeat=0.2) as client:
+        async with client.chat("[[init]][[hang]]", stream=True) as response:
+            lines: list[bytes] = []
+            async for line in response.content:
+                lines.append(line)
+                if sum(b'"delta":{}' in seen for seen in lines) == 2:
+                    break
+    assert lines.count(b": keep-alive\n") >= 6
+    first_frame = next(line for line in lines if line.startswith(b"data: "))
+    assert b'"role":"assistant"' in first_frame
+
+
+async def test_a_failure_after_keep_alives_is_an_error_frame(start: Start) -> None:
+    async with start(keep_alive=0.05, idle_timeout=0.5) as client:
+        async with client.chat("[[init]][[hang]]", stream=True) as response:
+            assert response.status == 200
+            frames = [frame async for frame in frames_of(response)]
+    assert frames[-1]["error"]["code"] == "agent_timed_out"
+
+
+async def test_a_slow_client_makes_the_agent_wait(client: Client, fake: FakeAgent) -> None:
+    """100 MB of answer, of which the client reads nothing: memory must stay where it is."""
+    resident = _resident_mb()
+    async with client.chat("[[many:3000000]]", stream=True) as response:
+        await response.content.readline()
+        (agent,) = await eventually(fake.processes)
+        await eventually(lambda: _is_blocked_on_its_pipe(agent))
+        assert _resident_mb() - resident < 60
+
+
+def _resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
+
+
+def _is_blocked_on_its_pipe(pid: int) -> bool:
+    return "pipe_write" in Path(f"/proc/{pid}/wchan").read_text()
+
+
+async def test_scratch_directories_are_empty_of_their_own_and_removed(
+    client: Client, fake: FakeAgent
+) -> None:
+    await client.content("[[text:one]]")
+    directory = Path(fake.runs()[0]["cwd"])
+    await eventually(lambda: not directory.exists())
+    assert directory.parent.name.startswith("cursor-gateway-")
+
+
+async def test_many_answers_leave_no_descriptor(client: Client, fake: FakeAgent) -> None:
+    await client.content("[[text:warm up]]")
+    await eventually(lambda: not fake.processes())
+    before = descriptors()
+    await asyncio.gather(*(client.content("[[text:one]]") for _ in range(20)))
+    await eventually(lambda: not fake.processes())
+    await client.session.connector.close()  # type: ignore[union-attr]
+    await eventually(lambda: descriptors() <= before + 2)
+
+
+# A gateway as a process of its own
+
+
+@asynccontextmanager
+async def gateway_process(fake: FakeAgent, *flags: str) -> AsyncIterator[tuple[Any, str]]:
+    scratch = fake.home / "tmp"
+    scratch.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags),
+        env=fake.env | {"TMPDIR": str(scratch), "COLUMNS": "200"},
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    line = (await process.stderr.readline()).decode()
+    while " on http://" not in line:
+        line = (await process.stderr.readline()).decode()
+    drain = asyncio.ensure_future(process.stderr.read())
+    try:
+        yield process, line.split(" on ")[1].strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await drain
+
+
+@asynccontextmanager
+async def streaming(base_url: str, prompt: str) -> AsyncIterator[aiohttp.ClientResponse]:
+    body = {"model": "auto", "stream": True, "messages": [{"role": "user", "content": prompt}]}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{base_url}/chat/completions", json=body) as response,
+    ):
+        yield response
+
+
+async def test_sigterm_lets_answers_finish_and_leaves_nothing(fake: FakeAgent) -> None:
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[slowly:50]][[text:end]]") as response,
+    ):
+        frames = frames_of(response)
+        await anext(frames)
+        process.send_signal(signal.SIGTERM)
+        rest = [frame async for frame in frames]
+        assert rest[-1] == "[DONE]"
+        assert await process.wait() == 0
+    assert fake.processes() == []
+    assert list((fake.home / "tmp").iterdir()) == []
+
+
+async def test_an_answer_that_does_not_finish_in_time_is_told_why(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_SHUTDOWN_GRACE"] = "0.2"
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[text:one]][[deaf]][[grandchild]][[hang]]") as response,
+    ):
+        frames = frames_of(response)
+        await anext(frames)
+        await eventually(lambda: len(fake.processes()) == 2)
+        process.send_signal(signal.SIGTERM)
+        rest = [frame async for frame in frames]
+        assert rest[-1]["error"]["code"] == "shutting_down"
+        assert await process.wait() == 0
+    assert fake.processes() == []
+    assert list((fake.home / "tmp").iterdir()) == []
+
+
+async def test_a_second_ctrl_c_ends_it_at_once(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_SHUTDOWN_GRACE"] = "600"
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[deaf]][[text:one]][[hang]]") as response,
+    ):
+        frames = frames_of(response)
+        await anext(frames)
+        process.send_signal(signal.SIGINT)
+        while await _accepts(url):
+            pass
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0
+    assert fake.processes() == []
+
+
+async def _accepts(url: str) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(url.split(":")[2].split("/")[0]))
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+async def test_after_sigkill_of_the_gateway_nothing_lives_on(fake: FakeAgent) -> None:
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[deaf]][[grandchild]][[text:one]][[hang]]") as response,
+    ):
+        await anext(frames_of(response))
+        await eventually(lambda: len(fake.processes()) == 2)
+        process.kill()
+        await process.wait()
+        await eventually(lambda: not process_tree.marked("") or not fake.processes())
+        await eventually(lambda: not list((fake.home / "tmp").iterdir()))
+
+
+async def test_a_port_in_use_is_told_plainly(fake: FakeAgent) -> None:
+    async with gateway_process(fake) as (_, url):
+        port = url.split(":")[2].split("/")[0]
+        second = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "cursor_gateway", "serve", "--port", port),
+            env=fake.env,
+            stderr=subprocess.PIPE,
+        )
+        _, words = await second.communicate()
+    assert second.returncode == 2
+    assert b"is in use" in words and b"--port" in words
+    assert b"Traceback" not in words
