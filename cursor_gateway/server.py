@@ -1,4 +1,4 @@
-"""The HTTP server: admission, routes, writing frames, shutdown."""
+"""The HTTP server: admission, routes, start and shutdown."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from cursor_gateway.admission import Admission, check_content_type
-from cursor_gateway.core.events import Event
 from cursor_gateway.core.models import Model
-from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, chat
+from cursor_gateway.delivery import REQUEST_ID, Delivery, json_response
+from cursor_gateway.dialects import DIALECTS, Dialect, chat
 from cursor_gateway.errors import (
     BodyTooLarge,
     GatewayError,
@@ -39,15 +39,9 @@ log = logging.getLogger(__name__)
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_REQUEST_ID = web.RequestKey("request_id", str)
 _DIALECT = web.RequestKey("dialect", object)
 _ORIGIN = web.RequestKey("origin", str)
 
-_SSE_HEADERS = {
-    "Content-Type": "text/event-stream; charset=utf-8",
-    "Cache-Control": "no-cache",
-    "X-Accel-Buffering": "no",
-}
 # Answers that are cut off at shutdown need a moment to send their error frame.
 _FAREWELL = 2.0
 
@@ -59,6 +53,7 @@ class Server:
         self._admission = Admission(settings)
         self._started_at = int(time.time())
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._delivery = Delivery(settings, self._stopping)
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -124,7 +119,7 @@ class Server:
         """Give each request its id, and turn everything that can go wrong into an answer."""
         offered = request.headers.get("X-Request-Id", "")
         known = offered if _CLIENT_REQUEST_ID.fullmatch(offered) else secrets.token_hex(12)
-        request[_REQUEST_ID] = known
+        request[REQUEST_ID] = known
         began = time.monotonic()
         status = 499  # the client left; nobody will see it but the log
         try:
@@ -151,7 +146,7 @@ class Server:
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
-            log.exception("request %s failed", request[_REQUEST_ID])
+            log.exception("request %s failed", request[REQUEST_ID])
             return _error_response(request, GatewayError("Something went wrong in the gateway."))
 
     @web.middleware
@@ -166,7 +161,7 @@ class Server:
         return await handler(request)
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        response.headers["X-Request-Id"] = request.get(_REQUEST_ID, "")
+        response.headers["X-Request-Id"] = request.get(REQUEST_ID, "")
         if origin := request.get(_ORIGIN):
             response.headers["Access-Control-Allow-Origin"] = origin
             response.headers["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS"
@@ -183,18 +178,20 @@ class Server:
             health["status"] = "error"
         if not self._admission.has_key(request.headers):
             health = {name: health[name] for name in ("status", "version", "auth", "mcp")}
-        return _json(health, 200 if health["status"] == "ok" else 503)
+        return json_response(health, 200 if health["status"] == "ok" else 503)
 
     async def _list_models(self, _: web.Request) -> web.Response:
         models = await self._gateway.account.models()
-        return _json({"object": "list", "data": [self._model_entry(model) for model in models]})
+        return json_response(
+            {"object": "list", "data": [self._model_entry(model) for model in models]}
+        )
 
     async def _show_model(self, request: web.Request) -> web.Response:
         found = await self._gateway.account.resolve(request.match_info["id"])
         listed = {model.id: model for model in await self._gateway.account.models()}
         if found not in listed:
             raise ModelNotFound(f"The agent does not list {found!r}.")
-        return _json(self._model_entry(listed[found]))
+        return json_response(self._model_entry(listed[found]))
 
     def _model_entry(self, model: Model) -> dict[str, Any]:
         return {
@@ -216,103 +213,14 @@ class Server:
             self._active += 1
             self._idle.clear()
             try:
-                async with aclosing(
-                    self._gateway.answer(exchange.conversation, directory)
-                ) as events:
-                    if exchange.stream:
-                        return await self._stream(request, exchange, events)
-                    return await self._fold(exchange, events)
+                answer = self._gateway.answer(exchange.conversation, directory)
+                return await self._delivery.deliver(request, exchange, answer)
             finally:
                 self._active -= 1
                 if not self._active:
                     self._idle.set()
 
         return converse
-
-    async def _fold(
-        self, exchange: Exchange, events: AsyncGenerator[list[Event], None]
-    ) -> web.Response:
-        fold = exchange.fold(_answer_id(), int(time.time()))
-        async with aclosing(self._heard(events)) as batches:
-            async for batch in batches:
-                if batch is not None:
-                    fold.feed(batch)
-        return _json(fold.body())
-
-    async def _stream(
-        self, request: web.Request, exchange: Exchange, events: AsyncGenerator[list[Event], None]
-    ) -> web.StreamResponse:
-        """Write the answer as it comes. Until the first event the status is still open."""
-        encoder = exchange.encoder(_answer_id(), int(time.time()))
-        response = web.StreamResponse(headers=_SSE_HEADERS)
-        silent = 0.0
-        try:
-            async with aclosing(self._heard(events)) as batches:
-                async for batch in batches:
-                    if not response.prepared:
-                        await response.prepare(request)
-                    if batch is not None:
-                        silent = 0.0
-                        await response.write(encoder.feed(batch))
-                        continue
-                    silent += self._settings.keep_alive
-                    if silent >= self._settings.heartbeat:
-                        silent = 0.0
-                        await response.write(encoder.heartbeat())
-                    else:
-                        await response.write(encoder.keep_alive())
-        except (asyncio.CancelledError, ConnectionError):
-            raise
-        except Exception as error:
-            if not response.prepared:
-                raise
-            await self._break_off(request, response, encoder.fail, error)
-        return response
-
-    async def _break_off(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        fail: Callable[[GatewayError, str], bytes],
-        error: Exception,
-    ) -> None:
-        """Say what went wrong, then end the connection uncleanly: many clients take a clean end
-        for a complete answer, whatever was written before it."""
-        if not isinstance(error, GatewayError):
-            log.exception("request %s failed", request[_REQUEST_ID])
-            error = GatewayError("Something went wrong in the gateway.")
-        log.info("request %s broke off: %s", request[_REQUEST_ID], error.code)
-        await response.write(fail(error, request[_REQUEST_ID]))
-        if request.transport is not None:
-            request.transport.close()
-
-    async def _heard(
-        self, events: AsyncGenerator[list[Event], None]
-    ) -> AsyncGenerator[list[Event] | None, None]:
-        """The batches of `events`, and None for each stretch of silence."""
-        coming: asyncio.Task[list[Event] | None] | None = None
-        try:
-            while True:
-                coming = coming or asyncio.ensure_future(_next(events))
-                watched: set[asyncio.Future[Any]] = {coming, self._stopping}
-                await asyncio.wait(
-                    watched,
-                    timeout=self._settings.keep_alive,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if coming.done():
-                    batch, coming = coming.result(), None
-                    if batch is None:
-                        return
-                    yield batch
-                elif self._stopping.done():
-                    raise ShuttingDown("The gateway is shutting down.")
-                else:
-                    yield None
-        finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.wait({coming})
 
 
 @asynccontextmanager
@@ -342,10 +250,6 @@ async def serving(settings: Settings, env: Mapping[str, str]) -> AsyncIterator[S
         await gateway.close()
 
 
-async def _next(events: AsyncGenerator[list[Event], None]) -> list[Event] | None:
-    return await anext(events, None)
-
-
 async def _body(request: web.Request) -> Mapping[str, Any]:
     try:
         body = orjson.loads(await request.read())
@@ -356,17 +260,9 @@ async def _body(request: web.Request) -> Mapping[str, Any]:
     return body
 
 
-def _answer_id() -> str:
-    return f"chatcmpl-{secrets.token_hex(12)}"
-
-
-def _json(body: object, status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
-
-
 def _error_response(request: web.Request, error: GatewayError) -> web.Response:
     dialect: Any = request.get(_DIALECT, chat)
-    response = _json(dialect.render_error(error, request[_REQUEST_ID]), error.status)
+    response = json_response(dialect.render_error(error, request[REQUEST_ID]), error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     if error.code == "quota_exceeded":

@@ -123,9 +123,7 @@ class Settings:
         False, "CURSOR_DEBUG", "Log in detail. Prompts and secrets stay out of it."
     )
     timing: bool = setting(
-        False,
-        "CURSOR_TIMING",
-        "Log for each answer when it was queued, started, first heard and done.",
+        False, "CURSOR_TIMING", "Log for each answer when its first word came and when it ended."
     )
 
     @property
@@ -214,7 +212,7 @@ def _read(path: Path, *, required: bool) -> Mapping[str, Any]:
 def _convert(spec: dataclasses.Field[Any], value: Any, origin: str) -> Any:
     try:
         converted = _CONVERTERS[str(spec.type)](value)
-    except (TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         kind = _KINDS[str(spec.type)]
         raise SettingsError(f"{spec.name} ({origin}) must be {kind}, not {value!r}.") from None
     choices = spec.metadata["choices"]

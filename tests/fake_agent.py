@@ -56,8 +56,8 @@ def record(argv: Sequence[str], prompt: str | None) -> None:
         "pid": os.getpid(),
         "argv": list(argv),
         "prompt": prompt,
-        "cwd": os.getcwd(),
-        "files": sorted(os.listdir(".")),
+        "cwd": str(Path.cwd()),
+        "files": sorted(path.name for path in Path().iterdir()),
         "env": dict(os.environ),
     }
     calls = HOME / "calls"
@@ -141,7 +141,9 @@ class Run:
         if take_one("config-race"):
             return fail(CONFIG_RACE)
         last_turn = LAST_USER_TURN.match(self.prompt)
-        steps = STEP.findall(last_turn[1] if last_turn else self.prompt) or STEP.findall(self.prompt)
+        steps = STEP.findall(last_turn[1] if last_turn else self.prompt) or STEP.findall(
+            self.prompt
+        )
         for name, argument in steps or [("text", self.prompt.strip().rpartition("\n")[2])]:
             step: Callable[[str], int | None] = getattr(self, "do_" + name.replace("-", "_"))
             code = step(argument)
@@ -159,7 +161,7 @@ class Run:
     def do_init(self, _: str) -> None:
         if not self.begun:
             self.begun = True
-            self.emitter.init(os.getcwd(), self.prompt)
+            self.emitter.init(str(Path.cwd()), self.prompt)
 
     def do_text(self, text: str) -> None:
         self.do_init("")

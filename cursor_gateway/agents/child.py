@@ -109,6 +109,8 @@ class Child:
 
     async def stop(self, patience: float = 0.0, grace: float = TERM_GRACE) -> None:
         """End the whole tree: `patience` seconds until SIGTERM, then `grace` until SIGKILL."""
+        if self._closed:
+            return
         if self._feeding is not None:
             self._feeding.cancel()
             await asyncio.wait({self._feeding})

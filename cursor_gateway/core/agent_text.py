@@ -50,9 +50,9 @@ _FAILURES: tuple[tuple[type[errors.GatewayError], str], ...] = (
     ),
     (
         errors.CursorUnreachable,
-        r"retriableerror|\[unavailable\]|\[canceled\]|\[deadline_exceeded\]|connection stalled"
-        r"|connection failed|enotfound|econnre|etimedout|eai_again|nghttp2|socket hang up"
-        r"|http/2 stream closed|failed to load models|network connection",
+        r"retriableerror|\[unavailable\]|\[canceled\]|\[deadline_exceeded\]"
+        r"|connection (?:failed|stalled)|enotfound|econnre|etimedout|eai_again|nghttp2"
+        r"|socket hang up|http/2 stream closed|failed to load models|network connection",
     ),
     (errors.AgentOutdated, r"error: unknown option|outdated_client|error: unknown command"),
 )

@@ -28,7 +28,6 @@ from cursor_gateway.core.conversation import (
     ImageFile,
     ImageLink,
     Message,
-    Part,
     Text,
     ToolCall,
     ToolResult,
@@ -45,6 +44,10 @@ _PREAMBLE = (
 _BOUNDARY = re.compile(r"<(?=\\*/?(?:instructions|turn|tool_call|tool_result)\b)")
 
 
+# What may stand inside a block; results are blocks of their own.
+Spoken = Text | ImageFile | ImageLink | ToolCall
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     text: str
@@ -57,8 +60,8 @@ def render(conversation: Conversation, image_folder: str = "") -> Prompt:
     page = _Page(image_folder)
     messages = conversation.messages
     only = messages[0] if len(messages) == 1 else None
-    if only and only.role == "user" and not any(isinstance(p, ToolResult) for p in only.parts):
-        blocks = [page.content(only.parts, guard=False)]
+    if only and only.role == "user" and not _results(only):
+        blocks = [page.content(_spoken(only), guard=False)]
     else:
         blocks = [_PREAMBLE, *map(page.message, messages)]
     if conversation.output:
@@ -72,8 +75,7 @@ class _Page:
         self.files: list[tuple[str, bytes]] = []
 
     def message(self, message: Message) -> str:
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
-        rest = [part for part in message.parts if not isinstance(part, ToolResult)]
+        results, rest = _results(message), _spoken(message)
         blocks = [self._tool_result(result) for result in results]
         if rest or not results:
             tag = "instructions" if message.role == "system" else f'turn from="{message.role}"'
@@ -81,10 +83,10 @@ class _Page:
             blocks.append(f"<{tag}>\n{self.content(rest)}\n</{name}>")
         return "\n\n".join(blocks)
 
-    def content(self, parts: Iterable[Part], *, guard: bool = True) -> str:
+    def content(self, parts: Iterable[Spoken], *, guard: bool = True) -> str:
         return "\n\n".join(self._part(part, guard) for part in parts)
 
-    def _part(self, part: Part, guard: bool) -> str:
+    def _part(self, part: Spoken, guard: bool) -> str:
         match part:
             case Text(text):
                 return _guarded(text) if guard else text
@@ -95,8 +97,6 @@ class _Page:
             case ToolCall(id, name, arguments):
                 attributes = f'id="{escape(id)}" name="{escape(name)}"'
                 return f"<tool_call {attributes}>\n{_guarded(arguments)}\n</tool_call>"
-            case ToolResult():
-                return self._tool_result(part)
 
     def _tool_result(self, result: ToolResult) -> str:
         content = self.content(result.content)
@@ -106,6 +106,14 @@ class _Page:
         name = f"image-{len(self.files) + 1}.{image.extension}"
         self.files.append((name, image.data))
         return f"{self._image_folder}/{name}" if self._image_folder else name
+
+
+def _results(message: Message) -> list[ToolResult]:
+    return [part for part in message.parts if isinstance(part, ToolResult)]
+
+
+def _spoken(message: Message) -> list[Spoken]:
+    return [part for part in message.parts if not isinstance(part, ToolResult)]
 
 
 def _guarded(text: str) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from cursor_gateway.core import structured
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from cursor_gateway.core.events import (
-    Activity,
     Event,
     Finished,
     FinishReason,
@@ -57,16 +56,14 @@ class Turn:
         for event in events:
             if self.over:
                 break
-            match event:
-                case TextDelta(text):
-                    self._text(text, out)
-                case ThinkingDelta(text):
-                    self._output_bytes += _size(text)
-                    out.append(event)
-                case Activity():
-                    out.append(event)
-                case Finished(usage=usage):
-                    self._finish(usage, out)
+            if isinstance(event, TextDelta):
+                self._text(event.text, out)
+            elif isinstance(event, Finished):
+                self._finish(event.usage, out)
+            else:
+                if isinstance(event, ThinkingDelta):
+                    self._output_bytes += _size(event.text)
+                out.append(event)
         return out
 
     def _text(self, text: str, out: list[Event]) -> None:

@@ -68,7 +68,10 @@ async def test_a_plain_answer_is_the_fold_of_the_stream(client: Client) -> None:
         ("[[text:A]][[tool:read]][[text:A]][[query:webSearch]][[text:A]][[retry]]", "AAA"),
         ("[[text:a]][[text: ]][[text:\n]][[text:  ]][[text:b]]", "a \n  b"),
         ("[[cut:\U0001f469‍\U0001f469 ok]]", "\U0001f469‍\U0001f469 ok"),
-        ("[[bytewise:Grüße 日本語 \U0001f600\u2028\u0085 end]]", "Grüße 日本語 \U0001f600\u2028\u0085 end"),
+        (
+            "[[bytewise:Grüße 日本語 \U0001f600\u2028\u0085 end]]",
+            "Grüße 日本語 \U0001f600\u2028\u0085 end",
+        ),
         ("[[noise:T: hello]][[noise:]][[text:fine]][[noise:{broken]]", "fine"),
         ("[[text:x]][[line:16000000]][[text:y]]", "xy"),
     ],

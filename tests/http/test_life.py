@@ -27,7 +27,7 @@ MOMENTS = {
 
 
 def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -83,23 +83,27 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_answer(client:
 
 
 async def test_a_silent_stream_is_kept_alive_by_comments_and_events(start: Start) -> None:
-    async with start(keep_alive=0.05, heartbeat=0.2) as client:
-        async with client.chat("[[init]][[hang]]", stream=True) as response:
-            lines: list[bytes] = []
-            async for line in response.content:
-                lines.append(line)
-                if sum(b'"delta":{}' in seen for seen in lines) == 2:
-                    break
+    lines: list[bytes] = []
+    async with (
+        start(keep_alive=0.05, heartbeat=0.2) as client,
+        client.chat("[[init]][[hang]]", stream=True) as response,
+    ):
+        async for line in response.content:
+            lines.append(line)
+            if sum(b'"delta":{}' in seen for seen in lines) == 2:
+                break
     assert lines.count(b": keep-alive\n") >= 6
     first_frame = next(line for line in lines if line.startswith(b"data: "))
     assert b'"role":"assistant"' in first_frame
 
 
 async def test_a_failure_after_keep_alives_is_an_error_frame(start: Start) -> None:
-    async with start(keep_alive=0.05, idle_timeout=0.5) as client:
-        async with client.chat("[[init]][[hang]]", stream=True) as response:
-            assert response.status == 200
-            frames = [frame async for frame in frames_of(response)]
+    async with (
+        start(keep_alive=0.05, idle_timeout=0.5) as client,
+        client.chat("[[init]][[hang]]", stream=True) as response,
+    ):
+        assert response.status == 200
+        frames = [frame async for frame in frames_of(response)]
     assert frames[-1]["error"]["code"] == "agent_timed_out"
 
 

@@ -1,0 +1,60 @@
+# `make serve` and `make test` are all a newcomer needs; each installs what it uses.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help serve test lint format types coverage docs check clean
+
+help:
+	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
+	@echo "make test      run the tests"
+	@echo "make check     lint, format, types"
+	@echo "make coverage  the tests with branch coverage and its limits"
+	@echo "make docs      write the generated pages of docs/ anew"
+	@echo "make clean     remove what was built"
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("cursor-gateway needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+serve: $(VENV)/.installed
+	@CURSOR_GATEWAY_DEMO=$${CURSOR_GATEWAY_DEMO:-if-missing} exec $(BIN)/cursor-gateway serve
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+check: lint types
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+# The pure parts are covered whole; the rest meets machines that a test cannot be.
+coverage: $(VENV)/.installed-dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --include='cursor_gateway/core/*,cursor_gateway/dialects/*' --fail-under=100
+	$(BIN)/coverage report --fail-under=95
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m docs.generate
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,110 @@
+"""Writes the pages of docs/ that the program knows better than we do: `make docs`.
+
+tests/test_docs.py fails when a page and the program disagree.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cursor_gateway import errors
+from cursor_gateway.settings import FIELDS, Settings, shown
+
+DOCS = Path(__file__).parent
+NOTICE = "<!-- Written by `make docs` from the program itself; edit docs/generate.py instead. -->"
+
+
+def configuration() -> str:
+    defaults = Settings()
+    sections = []
+    for name, spec in FIELDS.items():
+        value = shown(name, getattr(defaults, name))
+        choices = spec.metadata["choices"]
+        facts = [
+            f"- environment: `{spec.metadata['env']}`",
+            f"- default: `{value}`" if value else "- default: not set",
+        ]
+        if choices:
+            facts.append(f"- one of: {', '.join(f'`{choice}`' for choice in choices)}")
+        sections.append(f"## {name}\n\n{spec.metadata['help']}\n\n" + "\n".join(facts))
+    return "\n\n".join([_CONFIGURATION_HEAD, *sections]) + "\n"
+
+
+_CONFIGURATION_HEAD = f"""\
+{NOTICE}
+
+# Configuration
+
+A value comes from a flag of the command, else from the environment, else from the file, else it is
+the default. `cursor-gateway config` shows every value and where it came from.
+
+The file is `~/.config/cursor-gateway/config.toml` (below `$XDG_CONFIG_HOME` where that is set), or
+the one that `--config` or `CURSOR_GATEWAY_CONFIG` names:
+
+```toml
+port = 32124
+slots = 4
+workspace_roots = ["~/projects"]
+
+[aliases]
+fast = "composer-2.5-fast"
+```
+
+A name that does not exist is an error, with a suggestion. In the environment, lists are separated
+by commas and pairs are written `name=value`.
+
+Besides these, the gateway passes on what Cursor's CLI reads itself: `CURSOR_API_KEY` (an API key
+instead of the browser sign-in; it never appears on a command line), `CURSOR_CONFIG_DIR`,
+`CURSOR_API_ENDPOINT`."""
+
+
+def error_page() -> str:
+    rows = []
+    for kind in _error_classes():
+        retry = f"after {kind.retry_after} s" if kind.retry_after is not None else ""
+        hint = kind.hint.replace("|", r"\|")
+        rows.append(f"| {kind.status} | `{kind.code}` | `{kind.type}` | {retry} | {hint} |")
+    return "\n".join([_ERRORS_HEAD, *rows]) + "\n"
+
+
+_ERRORS_HEAD = f"""\
+{NOTICE}
+
+# Errors
+
+Every failure has this body, in OpenAI's shape:
+
+```json
+{{"error": {{"message": "...", "type": "...", "code": "...", "param": null, "status": 400,
+           "request_id": "..."}}}}
+```
+
+`message` ends with what to do. What would fail again is a 4xx; what may pass later carries
+`Retry-After`; 500 means a fault of the gateway, with the traceback in its log under the request id.
+In a stream that has begun, the same object comes as one `data:` frame, without `[DONE]`, and the
+connection is closed without a clean end.
+
+| status | code | type | worth another try | what to do |
+|---|---|---|---|---|"""
+
+
+def _error_classes() -> list[type[errors.GatewayError]]:
+    """All errors that are raised, in the order of errors.py; branches of the tree are not."""
+    branches = {errors.AccessDenied, errors.AgentRefused, errors.Unavailable}
+    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+    known = [kind for kind in found if issubclass(kind, errors.GatewayError)]
+    known.sort(key=lambda kind: inspect.getsourcelines(kind)[1])
+    return [kind for kind in known if kind not in branches]
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "configuration.md": configuration,
+    "errors.md": error_page,
+}
+
+
+if __name__ == "__main__":
+    for name, write in PAGES.items():
+        (DOCS / name).write_text(write())

@@ -1,0 +1,194 @@
+"""The real Child against small programs with one vice each. State is read from the OS."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.agents import process_tree
+from cursor_gateway.agents.child import Child, Children
+from cursor_gateway.errors import AgentFailed
+from tests.conftest import eventually
+
+
+@pytest.fixture
+async def children() -> AsyncIterator[Children]:
+    children = Children()
+    yield children
+    await children.close(0.0)
+    assert not children.scratch.exists()
+
+
+def python(children: Children, program: str) -> Child:
+    return children.spawn([sys.executable, "-c", program], dict(os.environ), children.scratch)
+
+
+async def read_all(child: Child) -> bytes:
+    read = b""
+    while data := await child.read():
+        read += data
+    return read
+
+
+def alive(pid: int) -> bool:
+    return not process_tree._is_dead(pid)
+
+
+async def test_what_it_writes_is_read_and_its_exit_is_known(children: Children) -> None:
+    child = python(children, "import sys; print('out'); sys.stderr.write('err'); sys.exit(3)")
+    assert await read_all(child) == b"out\n"
+    assert await child.exit_code(5) == 3
+    assert child.stderr == "err"
+
+
+async def test_a_prompt_larger_than_any_pipe_passes_through(children: Children) -> None:
+    child = python(children, "import sys, shutil; shutil.copyfileobj(sys.stdin, sys.stdout)")
+    prompt = b"0123456789abcdef" * 500_000
+    child.feed(prompt)
+    assert await read_all(child) == prompt
+
+
+async def test_an_agent_that_never_reads_its_prompt_is_no_problem(children: Children) -> None:
+    child = python(children, "import os; os.close(0); print('refused')")
+    child.feed(b"x" * 5_000_000)
+    assert await read_all(child) == b"refused\n"
+
+
+async def test_stderr_is_drained_and_its_end_kept(children: Children) -> None:
+    child = python(children, "import sys; sys.stderr.write('x' * 5_000_000 + 'the reason')")
+    assert await read_all(child) == b""
+    assert await child.exit_code(5) == 0
+    assert child.stderr.endswith("the reason")
+    assert len(child.stderr) <= 64 * 1024
+
+
+async def test_all_output_is_read_after_the_exit(children: Children) -> None:
+    child = python(children, "print('x' * 60_000)")
+    assert await child.exit_code(5) == 0
+    assert len(await read_all(child)) == 60_001
+
+
+async def test_the_end_comes_with_the_process_though_a_grandchild_holds_the_pipe(
+    children: Children,
+) -> None:
+    child = python(
+        children,
+        "import subprocess, sys\n"
+        "subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "print('done')",
+    )
+    assert await read_all(child) == b"done\n"
+    await child.stop()
+    assert process_tree.members(child.pid, child._mark) == []
+
+
+async def test_a_process_blocked_on_its_full_pipe_can_be_stopped(children: Children) -> None:
+    child = python(children, "while True: print('x' * 100_000)")
+    await child.read()
+    await child.stop()
+    assert not alive(child.pid)
+
+
+async def test_an_obedient_process_may_clean_up_on_sigterm(children: Children) -> None:
+    note = children.scratch / "note"
+    child = python(
+        children,
+        "import signal, sys, pathlib\n"
+        f"def end(*_): pathlib.Path({str(note)!r}).write_text('bye'); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print('ready', flush=True); signal.pause()",
+    )
+    await child.read()
+    await child.stop()
+    assert note.read_text() == "bye"
+
+
+async def test_a_whole_family_in_sessions_of_their_own_is_ended(children: Children) -> None:
+    program = (
+        "import subprocess, sys, signal\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "depth, me = int(sys.argv[1]), sys.argv[2]\n"
+        "argv = [sys.executable, '-c', me, str(depth - 1), me]\n"
+        "if depth: subprocess.Popen(argv, start_new_session=True)\n"
+        "print('up', flush=True)\n"
+        "if depth == 1: sys.exit()  # its own child becomes an orphan\n"
+        "signal.pause()"
+    )
+    child = children.spawn(
+        [sys.executable, "-c", program, "3", program], dict(os.environ), children.scratch
+    )
+    seen = b""
+    while seen.count(b"up") < 4:
+        seen += await child.read()
+    await eventually(lambda: len(process_tree.marked(child._mark)) == 3)
+    await child.stop()
+    assert process_tree.marked(child._mark) == []
+
+
+async def test_stopping_twice_and_after_the_end_is_harmless(children: Children) -> None:
+    child = python(children, "pass")
+    await child.exit_code(5)
+    await child.stop()
+    await child.stop()
+
+
+async def test_an_exit_code_may_not_come_in_time(children: Children) -> None:
+    child = python(children, "import signal; signal.pause()")
+    assert await child.exit_code(0.01) is None
+
+
+async def test_a_program_that_cannot_be_started_says_why(children: Children) -> None:
+    with pytest.raises(AgentFailed, match="No such file"):
+        children.spawn([str(children.scratch / "nothing")], {}, children.scratch)
+
+
+async def test_closing_ends_everybody(tmp_path: Path) -> None:
+    children = Children()
+    running = [
+        python(
+            children, "import signal; signal.signal(15, 1); print(1, flush=True); signal.pause()"
+        )
+        for _ in range(3)
+    ]
+    await asyncio.gather(*(child.read() for child in running))
+    children.retire(running[0], patience=600)
+    await children.close(0.0)
+    assert not any(alive(child.pid) for child in running)
+
+
+async def test_closing_interrupts_a_prompt_that_nobody_reads(children: Children) -> None:
+    child = python(children, "import signal; signal.pause()")
+    child.feed(b"x" * 1_000_000)
+    await asyncio.sleep(0)
+    await child.stop()
+    assert not alive(child.pid)
+
+
+def test_without_proc_the_same_processes_are_found_by_ps() -> None:
+    mark = "ps-test.1."
+    env = os.environ | {process_tree.MARK: mark}
+    with subprocess.Popen(["sleep", "60"], env=env) as process:
+        try:
+            assert process_tree._marked_by_ps("ps-test.") == [process.pid]
+            assert process_tree.marked("ps-test.") == [process.pid]
+        finally:
+            process.kill()
+
+
+def test_without_the_kernels_list_children_are_found_by_their_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            with_list = process_tree._children(os.getpid())
+            monkeypatch.setattr(process_tree, "_KERNEL_LISTS_CHILDREN", False)
+            assert process.pid in with_list
+            assert sorted(process_tree._children(os.getpid())) == sorted(with_list)
+        finally:
+            process.kill()

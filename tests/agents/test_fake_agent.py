@@ -1,0 +1,130 @@
+"""The test double's own test: it must keep the contract, or the other tests prove nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.conftest import FakeAgent
+
+RUN = ("--print", "--output-format", "stream-json", "--trust", "--model", "auto")
+DEMO = (sys.executable, "-m", "cursor_gateway.agents.demo")
+
+
+def call(fake: FakeAgent, *argv: str, prompt: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, env=fake.env, input=prompt, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def events(output: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.split("\n") if line]
+
+
+def said(event: dict[str, Any]) -> str:
+    return str(event["message"]["content"][0]["text"])
+
+
+@pytest.mark.parametrize("agent", [("cursor-agent",), DEMO])
+def test_unknown_flags_are_refused_in_the_clis_words(fake: FakeAgent, agent: tuple[str]) -> None:
+    done = call(fake, *agent, "--system-prompt", "x")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: unknown option '--system-prompt'\n"
+    done = call(fake, *agent, "--mode", "agent")
+    assert done.returncode == 1 and "is invalid" in done.stderr
+    done = call(fake, *agent, "--model")
+    assert done.returncode == 1 and "argument missing" in done.stderr
+
+
+@pytest.mark.parametrize("agent", [("cursor-agent",), DEMO])
+def test_all_root_flags_are_known(fake: FakeAgent, agent: tuple[str]) -> None:
+    flags = (
+        "--force --yolo --sandbox enabled --approve-mcps --workspace /tmp --add-dir /x "
+        "--resume=0f7b --header=K:V -w --plan --continue --mode ask --stream-partial-output"
+    ).split()
+    done = call(fake, *agent, *RUN, *flags, prompt="hi")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("agent", [("cursor-agent",), DEMO])
+def test_the_prompt_comes_from_the_words_or_from_stdin(fake: FakeAgent, agent: tuple[str]) -> None:
+    by_words = events(call(fake, *agent, *RUN, "two", "words").stdout)
+    by_stdin = events(call(fake, *agent, *RUN, prompt="two words").stdout)
+    after_dashes = events(call(fake, *agent, *RUN, "--", "-dash").stdout)
+    assert said(by_words[1]) == said(by_stdin[1]) == "two words"
+    assert said(after_dashes[1]) == "-dash"
+
+
+def test_the_buffer_is_repeated_at_the_four_places_with_the_right_fields(fake: FakeAgent) -> None:
+    prompt = (
+        "[[text:a]][[text:b]][[tool:read]][[text:c]][[query:webFetch]][[text:d]][[retry]][[text:e]]"
+    )
+    lines = events(
+        call(fake, "cursor-agent", *RUN, "--stream-partial-output", prompt=prompt).stdout
+    )
+    shape = [
+        (said(event), "timestamp_ms" in event, "model_call_id" in event)
+        if event["type"] == "assistant"
+        else event["type"]
+        for event in lines[2:]
+    ]
+    assert shape == [
+        *(("a", True, False), ("b", True, False), ("ab", True, True)),
+        *("tool_call", "tool_call"),
+        *(("c", True, False), ("c", True, False), "interaction_query", "interaction_query"),
+        *(("d", True, False), ("d", True, False), "retry"),
+        *(("e", True, False), ("e", False, False), "result"),
+    ]
+    assert lines[-1]["result"] == "abcde"
+
+
+def test_without_the_partial_flag_each_segment_comes_once(fake: FakeAgent) -> None:
+    prompt = "[[text:a]][[text:b]][[tool:read]][[text:c]]"
+    lines = events(call(fake, "cursor-agent", *RUN, prompt=prompt).stdout)
+    assert [said(event) for event in lines if event["type"] == "assistant"] == ["ab", "c"]
+
+
+def test_status_exits_with_0_signed_in_or_not(fake: FakeAgent) -> None:
+    signed_in = call(fake, "cursor-agent", "status")
+    assert (signed_in.returncode, "✓ Logged in as dev@example.com" in signed_in.stdout) == (0, True)
+    fake.sign_out()
+    signed_out = call(fake, "cursor-agent", "status")
+    assert (signed_out.returncode, signed_out.stdout) == (0, "Not logged in\n")
+    as_json = json.loads(call(fake, "cursor-agent", "status", "--format", "json").stdout)
+    assert as_json["isAuthenticated"] is False
+
+
+def test_signed_out_nothing_runs(fake: FakeAgent) -> None:
+    fake.sign_out()
+    done = call(fake, "cursor-agent", *RUN, prompt="hi")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Authentication required" in done.stderr
+    assert call(fake, "cursor-agent", "models").returncode == 1
+
+
+def test_the_demo_agent_answers_in_every_format(fake: FakeAgent) -> None:
+    text = call(fake, *DEMO, "--print", "--output-format", "text", prompt="Why?")
+    assert "“Why?”" in text.stdout
+    fast = ("--model", "demo-fast", "--stream-partial-output")
+    lines = events(call(fake, *DEMO, *RUN, *fast, prompt="Why?").stdout)
+    assert lines[-1]["result"] + "\n" == text.stdout
+    assert lines[0]["model"] == "Demo Fast"
+    schema = call(fake, *DEMO, "--print", prompt="Why?\n\nReply with one JSON document")
+    assert json.loads(schema.stdout)["demo"] is True
+    turns = '<turn from="user">\nOne\n</turn>\n\n<turn from="user">\nTwo\n</turn>'
+    assert "“Two”" in call(fake, *DEMO, "--print", prompt=turns).stdout
+
+
+def test_the_demo_agent_knows_the_sub_commands(fake: FakeAgent) -> None:
+    assert "Logged in as demo" in call(fake, *DEMO, "status").stdout
+    assert json.loads(call(fake, *DEMO, "status", "--format", "json").stdout)["isAuthenticated"]
+    assert "Tip:" in call(fake, *DEMO, "models").stdout
+    assert call(fake, *DEMO, "--version").stdout.endswith("-demo\n")
+    assert "needs no sign-in" in call(fake, *DEMO, "login").stdout
+    unknown = call(fake, *DEMO, "--print", "--model", "gpt-99", prompt="hi")
+    assert unknown.returncode == 1
+    assert unknown.stderr.startswith("Cannot use this model: gpt-99. Available models: auto")

@@ -1,0 +1,127 @@
+"""The official OpenAI SDK, sync and async, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+from tests.conftest import Client, FakeAgent, Start
+
+
+def sdk(client: Client, **options: Any) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(
+        base_url=client.server.base_url, api_key="-", max_retries=0, **options
+    )
+
+
+def asking(prompt: str) -> dict[str, Any]:
+    return {"model": "auto", "messages": [{"role": "user", "content": prompt}]}
+
+
+async def test_the_async_client_folds_and_streams(client: Client) -> None:
+    async with sdk(client) as api:
+        answer = await api.chat.completions.create(**asking("[[think:hm]][[text:Hello]]"))
+        assert answer.choices[0].message.content == "Hello"
+        assert answer.usage is not None and answer.usage.total_tokens > 0
+        options: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+        stream = await api.chat.completions.create(**asking("[[text:Hel]][[text:lo]]"), **options)
+        chunks = [chunk async for chunk in stream]
+        said = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+        assert "".join(said) == "Hello"
+        assert chunks[-1].usage is not None
+
+
+async def test_the_strict_stream_helper_accepts_the_frames(client: Client) -> None:
+    async with (
+        sdk(client) as api,
+        api.chat.completions.stream(**asking("[[think:hm]][[text:Hel]][[text:lo]]")) as stream,
+    ):
+        kinds = {event.type async for event in stream}
+        final = await stream.get_final_completion()
+    assert "content.delta" in kinds
+    assert final.choices[0].message.content == "Hello"
+    assert final.choices[0].finish_reason == "stop"
+
+
+async def test_the_sync_client_folds_and_streams(client: Client) -> None:
+    def talk() -> tuple[str | None, str]:
+        with openai.OpenAI(base_url=client.server.base_url, api_key="-") as api:
+            answer = api.chat.completions.create(**asking("[[text:Hello]]"))
+            stream = api.chat.completions.create(**asking("[[many:50]]"), stream=True)
+            deltas = [chunk.choices[0].delta.content or "" for chunk in stream]
+            return answer.choices[0].message.content, "".join(deltas)
+
+    folded, streamed = await asyncio.to_thread(talk)
+    assert folded == "Hello"
+    assert streamed == "".join(f"{number} " for number in range(50))
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+async def test_parse_gives_a_typed_object(client: Client) -> None:
+    async with sdk(client) as api:
+        prompt = '[[nth:{"name": "Ada"}|{"name": "Ada", "age": 36}]]'
+        answer = await api.chat.completions.parse(**asking(prompt), response_format=Person)
+    assert answer.choices[0].message.parsed == Person(name="Ada", age=36)
+
+
+async def test_models_are_listed_and_retrieved(client: Client) -> None:
+    async with sdk(client) as api:
+        listed = [model.id async for model in api.models.list()]
+        assert "composer-2.5" in listed
+        assert (await api.models.retrieve("composer-2.5")).owned_by == "cursor"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("prompt", "error"),
+    [
+        ("[[play:fail_auth_required]]", openai.AuthenticationError),
+        ("[[play:fail_usage_limit]]", openai.RateLimitError),
+        ("[[play:fail_unknown_model]]", openai.BadRequestError),
+        ("[[play:fail_trust]]", openai.PermissionDeniedError),
+        ("[[exit:0]]", openai.InternalServerError),
+    ],
+)
+async def test_failures_are_typed_errors(
+    client: Client, prompt: str, error: type[openai.APIStatusError], stream: bool
+) -> None:
+    async with sdk(client) as api:
+        with pytest.raises(error) as info:
+            await api.chat.completions.create(**asking(prompt), stream=stream)
+    assert info.value.code
+    assert info.value.request_id
+
+
+async def test_a_failure_mid_stream_is_an_exception(client: Client) -> None:
+    prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable]]][[exit:1]]"
+    async with sdk(client) as api:
+        stream = await api.chat.completions.create(**asking(prompt), stream=True)
+        with pytest.raises(openai.APIError, match="unavailable"):
+            async for _ in stream:
+                pass
+
+
+async def test_a_quota_is_not_hammered(client: Client, fake: FakeAgent) -> None:
+    async with sdk(client).with_options(max_retries=3) as api:
+        with pytest.raises(openai.RateLimitError):
+            await api.chat.completions.create(**asking("[[play:fail_usage_limit]]"))
+    assert len(fake.runs()) == 1
+
+
+async def test_a_gateway_key_is_the_sdks_key(start: Start) -> None:
+    async with start(api_key="k") as client:
+        url = client.server.base_url
+        async with openai.AsyncOpenAI(base_url=url, api_key="wrong", max_retries=0) as api:
+            with pytest.raises(openai.AuthenticationError):
+                await api.chat.completions.create(**asking("hi"))
+        async with openai.AsyncOpenAI(base_url=url, api_key="k") as api:
+            answer = await api.chat.completions.create(**asking("[[text:ok]]"))
+        assert answer.choices[0].message.content == "ok"

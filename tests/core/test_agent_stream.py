@@ -1,0 +1,252 @@
+"""The CLI's stream, each recording fed whole, byte by byte and in random cuts."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.agents.demo import Emitter
+from cursor_gateway.core.agent_stream import AgentStream
+from cursor_gateway.core.events import Activity, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.errors import AgentFailed, CursorUnreachable, QuotaExceeded
+from tests.conftest import RECORDINGS
+
+MANIFEST: dict[str, Any] = json.loads((RECORDINGS / "manifest.json").read_text())
+COMPLETE = [name for name, facts in MANIFEST.items() if facts["has_result"] and not facts["exit"]]
+
+
+def feed(chunks: Iterable[bytes], partial: bool) -> tuple[list[Event], AgentStream]:
+    stream = AgentStream(partial=partial)
+    events: list[Event] = []
+    for chunk in chunks:
+        events += stream.feed(chunk)
+    return events + stream.close(), stream
+
+
+def text(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def bytewise(data: bytes) -> Iterator[bytes]:
+    return (data[at : at + 1] for at in range(len(data)))
+
+
+def expected_text(data: bytes) -> str:
+    last = [line for line in data.split(b"\n") if line.strip()][-1]
+    return str(json.loads(last)["result"])
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_recording_gives_the_text_of_its_result_however_it_is_cut(name: str) -> None:
+    data = (RECORDINGS / f"{name}.ndjson").read_bytes()
+    partial = MANIFEST[name]["partial"]
+    whole, stream = feed([data], partial)
+    assert text(whole) == expected_text(data)
+    assert isinstance(whole[-1], Finished) and stream.finished
+    assert feed(bytewise(data), partial)[0] == whole
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+@given(cuts=st.data())
+def test_a_recording_survives_random_cuts(name: str, cuts: st.DataObject) -> None:
+    data = (RECORDINGS / f"{name}.ndjson").read_bytes()
+    places = sorted(cuts.draw(st.sets(st.integers(0, len(data)), max_size=20)) | {0, len(data)})
+    chunks = [data[a:b] for a, b in itertools.pairwise(places)]
+    assert text(feed(chunks, MANIFEST[name]["partial"])[0]) == expected_text(data)
+
+
+@pytest.mark.parametrize("name", [name for name, facts in MANIFEST.items() if name not in COMPLETE])
+def test_a_recording_of_a_failure_never_finishes(name: str) -> None:
+    data = (RECORDINGS / f"{name}.ndjson").read_bytes()
+    events, stream = feed([data], MANIFEST[name]["partial"])
+    assert not stream.finished
+    assert not any(isinstance(event, Finished) for event in events)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("text"), st.text("ha \n\u2028é\U0001f600", min_size=1, max_size=5)),
+        st.sampled_from([("tool", ""), ("query", ""), ("retry", ""), ("think", "")]),
+    ),
+    max_size=20,
+)
+
+
+@given(steps=STEPS, cut=st.integers(1, 200), partial=st.booleans())
+def test_whatever_the_cli_does_every_word_comes_once_and_in_order(
+    steps: list[tuple[str, str]], cut: int, partial: bool
+) -> None:
+    out = io.StringIO()
+    emitter = Emitter(out, partial=partial)
+    emitter.init("/", "prompt")
+    for step, argument in steps:
+        match step:
+            case "text":
+                emitter.text(argument)
+            case "tool":
+                emitter.tool_call("read", {}, {"success": {}})
+            case "query":
+                emitter.interaction_query("webSearch", {})
+            case "retry":
+                emitter.retry()
+            case "think":
+                emitter.thinking(["hm"])
+    emitter.result()
+    data = out.getvalue().encode()
+    chunks = [data[at : at + cut] for at in range(0, len(data), cut)]
+    events, _ = feed(chunks, partial)
+    assert text(events) == "".join(argument for step, argument in steps if step == "text")
+    assert [isinstance(event, Finished) for event in events].count(True) == 1
+
+
+def lines(*events: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+def assistant(text: str, **fields: Any) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}]
+    return {"type": "assistant", "message": {"role": "assistant", "content": content}} | fields
+
+
+def result(text: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "result", "subtype": "success", "is_error": False, "result": text} | fields
+
+
+def test_text_that_never_came_as_a_delta_is_taken_from_the_flush_or_the_result() -> None:
+    flushed = lines(assistant("all of it"), result("all of it"))
+    assert text(feed([flushed], True)[0]) == "all of it"
+    missing = lines(assistant("half ", timestamp_ms=1), result("half whole"))
+    assert text(feed([missing], True)[0]) == "half whole"
+
+
+def test_a_flush_that_does_not_match_adds_nothing() -> None:
+    data = lines(assistant("abc", timestamp_ms=1), assistant("xyz"), result("abc"))
+    assert text(feed([data], True)[0]) == "abc"
+
+
+def test_a_held_delta_at_the_end_of_the_stream_was_text() -> None:
+    data = lines(assistant("ha", timestamp_ms=1), assistant("ha", timestamp_ms=2))
+    assert text(feed([data], True)[0]) == "haha"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "plain"},
+        {
+            "content": [
+                {"type": "text", "text": "pl"},
+                {"type": "x"},
+                {"type": "text", "text": "ain"},
+            ]
+        },
+    ],
+)
+def test_content_may_be_a_string_or_blocks(message: dict[str, Any]) -> None:
+    data = lines({"type": "assistant", "message": message, "timestamp_ms": 1}, result("plain"))
+    assert text(feed([data], True)[0]) == "plain"
+
+
+def test_the_flat_form_of_early_versions_is_understood() -> None:
+    data = lines({"type": "assistant", "text": "hi", "timestamp_ms": 1}, result("hi"))
+    assert text(feed([data], True)[0]) == "hi"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"type": "assistant", "message": {"content": 5}},
+        {"type": "assistant", "message": {"content": [{"type": "text", "text": 5}]}},
+        {"type": "thinking", "text": None},
+        {"type": "tool_call", "subtype": "started", "tool_call": None},
+        {"type": "tool_call", "subtype": "started", "tool_call": {"function": 5}},
+        {"type": "tool_call", "subtype": "completed", "tool_call": {}},
+        {"type": "result", "result": None, "is_error": None, "usage": [1]},
+        {"type": "system"},
+        {"type": "from the future", "text": "?"},
+        {"no": "type"},
+    ],
+)
+def test_events_of_an_unknown_shape_are_passed_over(odd: dict[str, Any]) -> None:
+    events, _ = feed([lines(odd)], True)
+    assert text(events) == ""
+
+
+def test_thinking_tools_and_the_end_are_told() -> None:
+    call = {"readToolCall": {"args": {}}, "toolCallId": "c"}
+    named = {"function": {"name": "legacy_fn"}}
+    data = lines(
+        {"type": "system", "subtype": "init", "session_id": "s1"},
+        {"type": "thinking", "subtype": "delta", "text": "hm"},
+        {"type": "tool_call", "subtype": "started", "call_id": "c", "tool_call": call},
+    )
+    stream = AgentStream(partial=True)
+    assert stream.feed(data) == [ThinkingDelta("hm"), Activity("read")]
+    assert stream.session_id == "s1"
+    assert stream.tool_is_running
+    done = {"type": "tool_call", "subtype": "completed", "call_id": "c", "tool_call": call}
+    older = {"type": "tool_call", "subtype": "started", "call_id": "d", "tool_call": named}
+    assert stream.feed(lines(done, older)) == [Activity("legacy_fn")]
+    usage = {"inputTokens": 1, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 4}
+    assert stream.feed(lines(result("", usage=usage))) == [Finished("stop", Usage(8, 2, 3))]
+    assert stream.feed(lines(assistant("after the end", timestamp_ms=1))) == []
+
+
+def test_the_end_of_a_turn_is_noticed_before_its_result() -> None:
+    stream = AgentStream(partial=True)
+    stream.feed(lines(assistant("a", timestamp_ms=1)))
+    assert not stream.turn_ended
+    stream.feed(lines(assistant("a")))
+    assert stream.turn_ended
+    stream.feed(lines({"type": "thinking", "text": "more"}))
+    assert not stream.turn_ended
+
+
+def test_noise_is_kept_for_the_classifier_and_bounded() -> None:
+    data = b"\n  \nT: hello\n[1,2]\n" + b"x" * 5000 + b"\n" + b"y\n" * 100
+    _, stream = feed([data], True)
+    assert stream.noise.count("\n") == 49
+    _, stream = feed([b"T: hello\n[1]\n"], True)
+    assert stream.noise == "T: hello\n[1]"
+
+
+def test_a_word_before_the_event_is_looked_through() -> None:
+    data = b"stdout" + lines(assistant("hi", timestamp_ms=1)) + b"what{}\n" + b"stderr{broken\n"
+    events, stream = feed([data], True)
+    assert text(events) == "hi"
+    assert stream.noise == "what{}\nstderr{broken"
+
+
+def test_an_event_nested_beyond_reason_is_noise() -> None:
+    events, stream = feed([b'{"type":' + b"[" * 100_000 + b"\n"], True)
+    assert events == [] and stream.noise
+
+
+def test_half_characters_are_joined_or_replaced() -> None:
+    halves = b'{"type":"assistant","message":{"content":"%s"},"timestamp_ms":1}\n'
+    joined = feed([halves % rb"a\ud83d", halves % rb"\ude00b"], True)[0]
+    assert text(joined) == "a\U0001f600b"
+    alone = feed([halves % rb"a\ud83d", halves % b"b"], True)[0]
+    assert text(alone) == "a\ufffdb"
+    at_the_end = feed([halves % rb"a\ud83d"], True)[0]
+    assert text(at_the_end) == "a\ufffd"
+    before_result = feed([halves % rb"a\ud83d", lines(result("?"))], True)[0]
+    assert text(before_result) == "a\ufffd"
+
+
+def test_the_clis_own_word_of_failure_is_kept() -> None:
+    limit = {"type": "result", "is_error": True, "result": "You've hit your usage limit"}
+    events, stream = feed([lines(assistant("half", timestamp_ms=1), limit)], True)
+    assert text(events) == "half"
+    assert isinstance(stream.failure, QuotaExceeded)
+    _, stream = feed([lines({"type": "error", "message": "Connection failed"})], True)
+    assert isinstance(stream.failure, CursorUnreachable)
+    _, stream = feed([lines({"type": "error"})], True)
+    assert isinstance(stream.failure, AgentFailed)

@@ -1,0 +1,77 @@
+"""The laws of docs/architecture.md, read from the source."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "cursor_gateway"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+PURE = [path for path in MODULES if path.parent.name in ("core", "dialects")]
+IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "click", "logging"}
+
+# Who may import whom: a module may use those to the right of it, and `errors`.
+ORDER = [
+    "cli",
+    "server",
+    "delivery",
+    "gateway",
+    "account",
+    "agents",
+    "workspaces",
+    "core",
+    "errors",
+]
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda path: path.stem)
+def test_the_core_and_the_dialects_are_pure(path: Path) -> None:
+    used = imports(path)
+    assert not {name.split(".")[0] for name in used} & IMPURE
+    assert not any(name.startswith("cursor_gateway.settings") for name in used)
+
+
+def test_imports_go_one_way() -> None:
+    def layer(name: str) -> int | None:
+        part = name.removeprefix("cursor_gateway.").split(".")[0]
+        return ORDER.index(part) if part in ORDER else None
+
+    for path in MODULES:
+        own = layer(".".join(("cursor_gateway", *path.relative_to(PACKAGE).with_suffix("").parts)))
+        for name in imports(path):
+            used = layer(name) if name.startswith("cursor_gateway.") else None
+            if own is not None and used is not None:
+                assert used >= own, f"{path.name} imports {name}"
+
+
+def test_dialects_are_known_at_the_edge_only() -> None:
+    knowing = {
+        path.stem
+        for path in MODULES
+        if path.parent.name != "dialects"
+        and any(name.startswith("cursor_gateway.dialects") for name in imports(path))
+    }
+    assert knowing == {"server", "delivery", "cli"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_files_and_functions_stay_readable(path: Path) -> None:
+    source = path.read_text()
+    assert source.count("\n") <= 420
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= 50, f"{node.name} has {length} lines"

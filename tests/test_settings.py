@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.settings import FIELDS, Settings, SettingsError, config_file, load, shown
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("port = 1\nslots = 1\nqueue = 1\n")
+    loaded = load({"port": 3, "slots": None}, {"PORT": "2", "CURSOR_GATEWAY_SLOTS": "2"}, file)
+    assert (loaded.settings.port, loaded.settings.slots, loaded.settings.queue) == (3, 2, 1)
+    assert [loaded.origins[name] for name in ("port", "slots", "queue", "host")] == [
+        "flag",
+        "env CURSOR_GATEWAY_SLOTS",
+        f"file {file}",
+        "default",
+    ]
+
+
+def test_the_environment_names_of_old_keep_working() -> None:
+    env = {
+        "PORT": "1",
+        "HOST": "localhost",
+        "CURSOR_ACP_AUTH_CHECK_TIMEOUT": "7",
+        "CURSOR_DEBUG": "1",
+        "CURSOR_TIMING": "true",
+        "CURSOR_AGENT_EXECUTABLE": "/x",
+    }
+    got = load({}, env).settings
+    assert (got.port, got.host, got.auth_check_timeout_ms) == (1, "localhost", 7)
+    assert (got.debug, got.timing, got.agent_executable) == (True, True, "/x")
+
+
+def test_lists_and_pairs_are_read_from_text_and_from_toml(tmp_path: Path) -> None:
+    env = {"CURSOR_GATEWAY_CORS_ORIGINS": " a , b,", "CURSOR_GATEWAY_ALIASES": "x = y , z=w"}
+    got = load({}, env).settings
+    assert (got.cors_origins, dict(got.aliases)) == (("a", "b"), {"x": "y", "z": "w"})
+    file = tmp_path / "c.toml"
+    file.write_text('cors_origins = ["a"]\ndebug = true\n[aliases]\nx = "y"\n')
+    got = load({}, {}, file).settings
+    assert (got.cors_origins, dict(got.aliases), got.debug) == (("a",), {"x": "y"}, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("prot = 1", "no setting 'prot'. Did you mean 'port'"),
+        ("zzzzzz = 1", "no setting 'zzzzzz'.$"),
+        ("port = ", "cannot be read"),
+        ("port = 'x'", "must be a whole number"),
+        ("port = 70000", "between 0 and 65535"),
+        ("slots = 0", "slots must be at least 1"),
+        ("keep_alive = 0", "keep_alive must be more than 0"),
+        ("debug = 'perhaps'", "must be true or false"),
+        ("aliases = 'x'", "must be pairs"),
+        ("cors_origins = 5", "must be a list"),
+        ("demo = 'maybe'", "must be one of off, on, if-missing"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_name(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=complaint):
+        load({}, {}, file)
+
+
+def test_the_file_is_looked_for_where_files_of_its_kind_lie(tmp_path: Path) -> None:
+    assert config_file({"CURSOR_GATEWAY_CONFIG": "/x"}) == Path("/x")
+    assert config_file({"XDG_CONFIG_HOME": "/c"}) == Path("/c/cursor-gateway/config.toml")
+    assert config_file({"HOME": "/h"}) == Path("/h/.config/cursor-gateway/config.toml")
+    with pytest.raises(SettingsError, match="no configuration file"):
+        load({}, {}, tmp_path / "missing")
+
+
+def test_every_setting_has_a_name_of_its_own_and_a_sentence() -> None:
+    names = [spec.metadata["env"] for spec in FIELDS.values()]
+    assert len(set(names)) == len(names)
+    assert all(spec.metadata["help"].endswith(".") for spec in FIELDS.values())
+    assert shown("debug", True) == "true"
+    assert shown("api_key", "x") == "***" and shown("api_key", "") == ""
+    assert Settings().is_loopback
