@@ -161,7 +161,7 @@ async def _ask(settings: Settings, question: str, model: str, as_json: bool) -> 
     from cursor_gateway.gateway import Gateway
 
     gateway = Gateway(settings, os.environ)
-    fold = ChatFold("ask", 0, model)
+    fold = ChatFold("ask", 0, model, legacy=False)
     conversation = Conversation(model, (Message("user", (Text(question),)),))
     try:
         async for batch in gateway.answer(conversation, gateway.workspaces.choose(None)):

@@ -95,7 +95,7 @@ class ModelNotFound(InvalidRequest):
 
 class ContextTooLong(InvalidRequest):
     code = "context_length_exceeded"
-    hint = "Shorten the conversation or start a new one."
+    hint = "Shorten the conversation or start a new one. Nothing was cut."
 
 
 class OutputInvalid(InvalidRequest):

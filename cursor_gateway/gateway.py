@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -28,6 +29,7 @@ class Gateway:
     """Owns everything that lives longer than a request. Made and used inside one event loop."""
 
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+        self._settings = settings
         self._children = Children()
         self.workspaces = Workspaces(
             self._children.scratch, settings.workspace, settings.workspace_roots
@@ -46,17 +48,23 @@ class Gateway:
         self.agent.locate()
         model = await self.account.resolve(conversation.model)
         await self.account.require_sign_in()
-        turn = Turn(conversation)
+        turn = Turn(
+            conversation,
+            max_repeat=self._settings.tool_loop_max_repeat,
+            new_id=_new_call_id,
+            show_activity=self._settings.show_activity,
+        )
         async with self._slots.take():
             while not turn.over:
                 asked = replace(conversation, messages=conversation.messages + turn.retry)
                 turn.begin(asked)
-                async with aclosing(self.agent.run(asked, model, directory)) as batches:
+                run = self.agent.run(asked, model, directory, lambda: turn.restless)
+                async with aclosing(run) as batches:
                     try:
                         async for batch in batches:
                             if events := turn.feed(batch):
                                 yield events
-                            if turn.over:
+                            if not turn.wants_more:
                                 break
                     except NotAuthenticated:
                         self.account.doubt_sign_in()
@@ -88,6 +96,10 @@ class Gateway:
         """Stop every agent. `at_once` gives none of them time to leave by itself."""
         await self.account.close()
         await self._children.close(0.0 if at_once else TERM_GRACE)
+
+
+def _new_call_id() -> str:
+    return f"call_{secrets.token_hex(12)}"
 
 
 class _Slots:

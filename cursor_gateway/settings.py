@@ -116,6 +116,21 @@ class Settings:
         "CURSOR_GATEWAY_SHUTDOWN_GRACE",
         "Seconds that running answers get to finish after the first Ctrl-C or SIGTERM.",
     )
+    max_prompt_mb: int = setting(
+        32,
+        "CURSOR_GATEWAY_MAX_PROMPT_MB",
+        "Longest conversation, as the agent reads it, in megabytes; more is refused, never cut.",
+    )
+    tool_loop_max_repeat: int = setting(
+        2,
+        "TOOL_LOOP_MAX_REPEAT",
+        "How often a tool call may be repeated with the same result before it is stopped.",
+    )
+    show_activity: bool = setting(
+        False,
+        "CURSOR_GATEWAY_SHOW_ACTIVITY",
+        "Show the tools that the agent runs by itself as `reasoning_content`.",
+    )
     auth_check_timeout_ms: int = setting(
         5000, "CURSOR_ACP_AUTH_CHECK_TIMEOUT", "Milliseconds that `cursor-agent status` may take."
     )
@@ -268,7 +283,9 @@ _KINDS: Mapping[str, str] = {
 def _check(settings: Settings, origins: Mapping[str, str]) -> None:
     if not 0 <= settings.port <= 65535:
         raise SettingsError(f"port must be between 0 and 65535, not {settings.port}.")
-    for name in ("slots", "max_body_mb", "auth_check_timeout_ms"):
+    if settings.tool_loop_max_repeat < 0:
+        raise SettingsError("tool_loop_max_repeat must not be negative.")
+    for name in ("slots", "max_body_mb", "max_prompt_mb", "auth_check_timeout_ms"):
         if getattr(settings, name) < 1:
             raise SettingsError(f"{name} must be at least 1.")
     for name in ("first_event_timeout", "idle_timeout", "total_timeout", "keep_alive", "heartbeat"):

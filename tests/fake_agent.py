@@ -5,7 +5,8 @@ docs/cursor-agent.md. A prompt is a small program of steps in double brackets, r
 
     [[deaf]] [[text:Hello ]] [[text:world]] [[hang]]
 
-Without steps it repeats the prompt's last line. `$FAKE_AGENT_DIR` is its home: the file `account`
+`[[then]]` separates what it does when it is asked again, with results. Without steps it repeats the
+prompt's last line. `$FAKE_AGENT_DIR` is its home: the file `account`
 holds the signed-in address (none: signed out), `models.txt` replaces the list of models, and every
 start is recorded in `calls/`.
 """
@@ -28,7 +29,7 @@ from cursor_gateway.agents import demo
 HOME = Path(os.environ["FAKE_AGENT_DIR"])
 RECORDINGS = Path(__file__).parent / "recordings"
 STEP = re.compile(r"\[\[([a-z0-9-]+)(?::(.*?))?\]\]", re.DOTALL)
-LAST_USER_TURN = re.compile(r'.*<turn from="user">\n(.*?)\n</turn>', re.DOTALL)
+USER_TURN = re.compile(r'<turn from="user">\n(.*?)\n</turn>', re.DOTALL)
 NO_AUTH = (
     "Error: Authentication required. Please run 'agent login' first, "
     "or set CURSOR_API_KEY environment variable.\n"
@@ -140,11 +141,7 @@ class Run:
             return fail(NO_AUTH)
         if take_one("config-race"):
             return fail(CONFIG_RACE)
-        last_turn = LAST_USER_TURN.match(self.prompt)
-        steps = STEP.findall(last_turn[1] if last_turn else self.prompt) or STEP.findall(
-            self.prompt
-        )
-        for name, argument in steps or [("text", self.prompt.strip().rpartition("\n")[2])]:
+        for name, argument in self.steps():
             step: Callable[[str], int | None] = getattr(self, "do_" + name.replace("-", "_"))
             code = step(argument)
             if code is not None:
@@ -155,6 +152,15 @@ class Run:
         if self.lingers:
             self.do_hang("")
         return 0
+
+    def steps(self) -> list[tuple[str, str]]:
+        """What the last user turn with steps wants done, after so many answers of ours."""
+        turns = [turn for turn in USER_TURN.finditer(self.prompt) if STEP.search(turn[1])]
+        script = turns[-1][1] if turns else self.prompt
+        later = self.prompt[turns[-1].end() :] if turns else ""
+        parts = script.split("[[then]]")
+        part = parts[min(later.count('<turn from="assistant">'), len(parts) - 1)]
+        return STEP.findall(part) or [("text", part.strip().rpartition("\n")[2])]
 
     # Words
 
@@ -211,6 +217,46 @@ class Run:
         self.do_init("")
         content = {"success": {"content": "x" * int(size)}}
         self.emitter.tool_call("read", {"path": "/big"}, content)
+
+    def do_call(self, argument: str) -> None:
+        """A call in the text: `[[call:bash {"command": "ls"}]]`, in small deltas."""
+        name, _, arguments = argument.partition(" ")
+        text = (
+            f'<tool_call>\n{{"name": {json.dumps(name)}, "arguments": {arguments}}}\n</tool_call>'
+        )
+        for at in range(0, len(text), 7):
+            self.do_text(text[at : at + 7])
+
+    def do_imagine(self, text: str) -> None:
+        self.do_text("\n<tool_result")
+        self.do_text(f' id="1">\n{text}\n</tool_result>')
+
+    def do_garbled(self, text: str) -> None:
+        self.do_text(f"<tool_call>\n{text}\n</tool_call>")
+
+    def do_native(self, argument: str) -> None:
+        """One of the agent's own tools is announced: `[[native:shell {"command": "ls"}]]`."""
+        self.do_init("")
+        name, _, arguments = argument.partition(" ")
+        self.emitter.tool_call(name, json.loads(arguments))
+
+    def do_native_here(self, path: str) -> None:
+        self.do_init("")
+        self.emitter.tool_call("read", {"path": str(Path.cwd() / path)})
+
+    def do_own(self, argument: str) -> None:
+        """One of the agent's own tools, announced and completed."""
+        self.do_init("")
+        name, _, arguments = argument.partition(" ")
+        self.emitter.tool_call(name, json.loads(arguments), {"success": {"content": "same"}})
+
+    def do_act(self, command: str) -> None:
+        """Go on and execute a shell command, as far as the permissions allow it."""
+        time.sleep(0.2)
+        file = Path(".cursor/cli.json")
+        denied = json.loads(file.read_text())["permissions"]["deny"] if file.exists() else []
+        if "Shell(*)" not in denied:
+            subprocess.run(command, shell=True, check=False)
 
     def do_no_usage(self, _: str) -> None:
         self.usage = False

@@ -10,11 +10,13 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import orjson
 
 from cursor_gateway.agents.child import Child, Children
 from cursor_gateway.core.agent_stream import AgentStream
@@ -30,7 +32,7 @@ from cursor_gateway.core.agent_text import (
 from cursor_gateway.core.conversation import Conversation
 from cursor_gateway.core.events import Event
 from cursor_gateway.core.prompt import render
-from cursor_gateway.errors import AgentNotFound, AgentTimedOut
+from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ContextTooLong
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace, Workspaces
 
@@ -45,6 +47,8 @@ LAST_WORDS = 2.0
 END_OF_TURN_GRACE = 30.0
 # A tool of the agent's own may build or search for minutes without a word.
 TOOL_PATIENCE = 4
+# Between the calls that a model makes at once there is no thinking, only writing of lines.
+MOMENT = 0.1
 MODELS_TIMEOUT = 30.0
 VERSION_TIMEOUT = 15.0
 MODELS_ATTEMPTS = 3
@@ -119,9 +123,19 @@ class CursorCli:
         return locate(self._settings, self._env)
 
     async def run(
-        self, conversation: Conversation, model: str, directory: Path | None
+        self,
+        conversation: Conversation,
+        model: str,
+        directory: Path | None,
+        restless: Callable[[], bool],
     ) -> AsyncGenerator[list[Event], None]:
-        """One answer: batches of events, the last with `Finished`. Raises where it fails."""
+        """One answer: batches of events, the last with `Finished`. Raises where it fails.
+
+        While `restless()`, a moment of silence is told by an empty batch.
+        """
+        if conversation.callable_tools:
+            # The client acts, on its own files. The agent has no business in any directory.
+            directory = None
         for attempt in range(1, START_ATTEMPTS + 1):
             await self._starts.wait()
             workspace = self._workspaces.take(directory)
@@ -129,7 +143,7 @@ class CursorCli:
             child = None
             try:
                 child = self._start(conversation, model, workspace)
-                async with aclosing(self._listen(child, stream)) as batches:
+                async with aclosing(self._listen(child, stream, restless)) as batches:
                     async for events in batches:
                         yield events
                 if stream.finished:
@@ -143,28 +157,42 @@ class CursorCli:
 
     def _start(self, conversation: Conversation, model: str, workspace: Workspace) -> Child:
         prompt = render(conversation, "" if workspace.is_scratch else str(workspace.scratch))
+        text = prompt.text.encode()
+        if len(text) > self._settings.max_prompt_mb * 1024 * 1024:
+            raise ContextTooLong(f"The conversation has {len(text)} bytes.")
         for name, data in prompt.files:
             (workspace.scratch / name).write_bytes(data)
-        argv = [*self.locate().argv, *self._flags(model, workspace, bool(prompt.files))]
+        has_images, has_tools = bool(prompt.files), bool(conversation.callable_tools)
+        if has_tools:
+            _deny_own_tools(workspace.scratch, may_read=has_images)
+        argv = [*self.locate().argv, *self._flags(model, workspace, has_images, has_tools)]
         log.debug("starting %s", argv)
         child = self._children.spawn(argv, self._env, workspace.path)
-        child.feed(prompt.text.encode())
+        child.feed(text)
         return child
 
-    def _flags(self, model: str, workspace: Workspace, has_images: bool) -> list[str]:
+    def _flags(
+        self, model: str, workspace: Workspace, has_images: bool, has_tools: bool
+    ) -> list[str]:
         flags = ["--print", "--output-format", "stream-json", "--stream-partial-output", "--trust"]
         flags += ["--workspace", str(workspace.path), "--model", model]
-        # `agent` is the CLI's default and not a word that `--mode` accepts.
-        if self._settings.agent_mode == "ask" or workspace.is_scratch:
+        # In `ask` a model is told that it cannot act, and would not call the client's tools either.
+        acts = has_tools or (self._settings.agent_mode == "agent" and not workspace.is_scratch)
+        if not acts:
             flags += ["--mode", "ask"]
         if has_images and not workspace.is_scratch:
             flags += ["--add-dir", str(workspace.scratch)]
         return flags
 
-    async def _listen(self, child: Child, stream: AgentStream) -> AsyncGenerator[list[Event], None]:
+    async def _listen(
+        self, child: Child, stream: AgentStream, restless: Callable[[], bool]
+    ) -> AsyncGenerator[list[Event], None]:
         patience = _Patience(self._settings)
         while not stream.finished:
-            data = await patience.read(child, stream)
+            data = await patience.read(child, stream, restless=restless())
+            if data is None:
+                yield []
+                continue
             events = stream.feed(data) if data else stream.close()
             if events:
                 yield events
@@ -252,6 +280,20 @@ class CursorCli:
         return text
 
 
+def _deny_own_tools(workspace: Path, *, may_read: bool) -> None:
+    """Make the CLI refuse its own tools: a call of them is the client's, or nobody's.
+
+    The CLI obeys `deny` above all else. Reading is left to it where it shall look at images.
+    """
+    denied = ["Shell(*)", "Write(**)", "WebFetch(*)", "Mcp(*:*)"]
+    if not may_read:
+        denied.append("Read(**)")
+    folder = workspace / ".cursor"
+    folder.mkdir()
+    permissions = {"permissions": {"allow": [], "deny": denied}}
+    (folder / "cli.json").write_bytes(orjson.dumps(permissions))
+
+
 @dataclass(frozen=True, slots=True)
 class _Said:
     stdout: str
@@ -284,8 +326,9 @@ class _Patience:
         self._end = self._loop.time() + settings.total_timeout
         self._heard = False
 
-    async def read(self, child: Child, stream: AgentStream) -> bytes:
-        seconds, complaint = self._limit(stream)
+    async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
+        """What the agent writes next; None when it is silent and `restless` asks to know."""
+        seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
         deadline = self._loop.time() + seconds
         if deadline > self._end:
             deadline = self._end
@@ -296,6 +339,8 @@ class _Patience:
             async with asyncio.timeout_at(deadline):
                 data = await child.read()
         except TimeoutError:
+            if not complaint:
+                return None
             raise AgentTimedOut(f"Cursor's agent {complaint}.") from None
         self._heard = True
         return data

@@ -98,7 +98,8 @@ class Emitter:
         self._model = model
         self.session_id = session or str(uuid.uuid4())
         self.request_id = str(uuid.uuid4())
-        self._calls = 0
+        # Tool calls between which the model said nothing were made at once, in one model call.
+        self._model_calls = 0
         # What was said since the last repetition, and all that was said.
         self._buffer: list[str] = []
         self._answer: list[str] = []
@@ -117,12 +118,14 @@ class Emitter:
         self.write({"type": "user", "message": _message("user", prompt)} | self._session())
 
     def thinking(self, pieces: Iterable[str]) -> None:
+        self._model_calls += 1
         for text in pieces:
             self.write({"type": "thinking", "subtype": "delta", "text": text} | self._stamp())
         self.write({"type": "thinking", "subtype": "completed"} | self._stamp())
 
     def text(self, piece: str) -> None:
         """A batch of tokens."""
+        self._model_calls += 1
         self._buffer.append(piece)
         self._answer.append(piece)
         if self._partial:
@@ -132,9 +135,8 @@ class Emitter:
         self, tool: str, args: dict[str, Any], result: dict[str, Any] | None = None
     ) -> str:
         """A tool of the agent's own: announced, and completed when there is a `result`."""
-        self._calls += 1
         call_id = f"tool_{uuid.uuid4()}"
-        call = {"model_call_id": f"{self.request_id}-{self._calls}-demo"}
+        call = {"model_call_id": f"{self.request_id}-{self._model_calls}-demo"}
         self._repeat_buffer(call | self._stamp())
         body: dict[str, Any] = {f"{tool}ToolCall": {"args": args}, "toolCallId": call_id}
         event = {"type": "tool_call", "subtype": "started", "call_id": call_id, "tool_call": body}

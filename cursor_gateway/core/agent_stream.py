@@ -16,7 +16,15 @@ import orjson
 
 from cursor_gateway.core.agent_text import classify_failure
 from cursor_gateway.core.delta_tracker import DeltaTracker
-from cursor_gateway.core.events import Activity, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import (
+    AgentCall,
+    AgentCallDone,
+    Event,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from cursor_gateway.core.line_buffer import LineBuffer
 from cursor_gateway.errors import GatewayError
 
@@ -35,6 +43,7 @@ class AgentStream:
         self._thinking_seam = _SurrogateSeam()
         self._noise: deque[str] = deque(maxlen=_NOISE_LINES)
         self._open_calls: set[str] = set()
+        self._workspace = ""
         self.session_id = ""
         # The CLI's own word that the run failed. Set at most once, after the events before it.
         self.failure: GatewayError | None = None
@@ -85,6 +94,7 @@ class AgentStream:
             events.append(Finished("stop", _usage(event.get("usage"))))
         elif kind == "system" and event.get("subtype") == "init":
             self.session_id = _string(event.get("session_id"))
+            self._workspace = _string(event.get("cwd"))
 
     def _is_failure(self, event: dict[str, Any]) -> bool:
         """The CLI is not known to report a failure as an event, but it may begin to."""
@@ -101,11 +111,17 @@ class AgentStream:
 
     def _tool_call(self, event: dict[str, Any], events: list[Event]) -> None:
         call_id = _string(event.get("call_id"))
+        tool, call, description = _tool_of(event.get("tool_call"))
+        arguments = _object(call.get("args"))
         if event.get("subtype") == "started":
             self._open_calls.add(call_id)
-            events.append(Activity(_tool_name(event.get("tool_call"))))
+            model_call = _string(event.get("model_call_id"))
+            events.append(
+                AgentCall(call_id, tool, arguments, description, model_call, self._workspace)
+            )
         else:
             self._open_calls.discard(call_id)
+            events.append(AgentCallDone(tool, arguments, _object(call.get("result"))))
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
         try:
@@ -163,16 +179,24 @@ def _string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _tool_name(tool_call: object) -> str:
-    """`{"readToolCall": {...}, "toolCallId": ...}` -> `read`: siblings may stand before it."""
-    if isinstance(tool_call, dict):
-        for key in tool_call:
-            if key.endswith("ToolCall"):
-                return str(key.removesuffix("ToolCall"))
-        function = tool_call.get("function")
-        if isinstance(function, dict):
-            return _string(function.get("name"))
-    return "unknown"
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _tool_of(tool_call: object) -> tuple[str, dict[str, Any], str]:
+    """`{"toolCallId": ..., "readToolCall": {...}}` -> `read` and what stands under it.
+
+    The tool is the key that ends in `ToolCall`; its siblings may stand before it.
+    """
+    calls = _object(tool_call)
+    for key, call in calls.items():
+        if key.endswith("ToolCall"):
+            description = _string(calls.get("description"))
+            description = description or _string(
+                _object(_object(call).get("args")).get("description")
+            )
+            return key.removesuffix("ToolCall"), _object(call), description
+    return _string(_object(calls.get("function")).get("name")) or "unknown", {}, ""
 
 
 def _usage(usage: object) -> Usage | None:

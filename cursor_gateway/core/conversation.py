@@ -28,8 +28,25 @@ class ImageLink:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool of the client's. The schema is the client's own, unchanged."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """`auto`, `none`, or `required`: a call must be made, of the tool `name` if one is named."""
+
+    kind: Literal["auto", "none", "required"] = "auto"
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call the model made in an earlier turn. `arguments` is JSON text, as the client sent it."""
+    """A call of a client's tool. `arguments` is JSON text. Results refer to it by `id` only."""
 
     id: str
     name: str
@@ -40,6 +57,7 @@ class ToolCall:
 class ToolResult:
     id: str
     content: tuple[Text | ImageFile | ImageLink, ...]
+    is_error: bool = False
 
 
 Part = Text | ImageFile | ImageLink | ToolCall | ToolResult
@@ -65,3 +83,14 @@ class Conversation:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     output: JsonOutput | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_calls: bool = True
+
+    @property
+    def callable_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that this answer may call."""
+        if self.tool_choice.kind == "none":
+            return ()
+        named = self.tool_choice.name
+        return tuple(tool for tool in self.tools if named is None or tool.name == named)

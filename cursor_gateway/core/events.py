@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-FinishReason = Literal["stop", "length"]
+from cursor_gateway.core.conversation import ToolCall
+from cursor_gateway.core.loop_guard import Loop
+
+FinishReason = Literal["stop", "length", "tool_calls"]
 
 
 @dataclass(slots=True)
@@ -19,10 +23,25 @@ class ThinkingDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class Activity:
-    """The agent began one of its own tools. Nobody has to answer it; it is a sign of life."""
+class AgentCall:
+    """The agent begins one of its own tools. `model_call` is the same for calls made at once."""
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    description: str = ""
+    model_call: str = ""
+    # Where the agent works, as it says itself: its paths may lie below.
+    workspace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCallDone:
+    """One of the agent's own tools came back."""
 
     tool: str
+    arguments: Mapping[str, Any]
+    result: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,7 @@ class Finished:
 
     reason: FinishReason
     usage: Usage | None
+    loop: Loop | None = None
 
 
-Event = TextDelta | ThinkingDelta | Activity | Finished
+Event = TextDelta | ThinkingDelta | ToolCall | AgentCall | AgentCallDone | Finished

@@ -6,6 +6,7 @@ The CLI takes a single prompt, without roles. A lone user message goes as it is.
 written as tagged blocks, oldest first, so that each request begins with the bytes of the one before
 it (providers cache by prefix):
 
+    <tools> ... </tools>                            the client's tools, if it has any
     <instructions> ... </instructions>              what the client's system messages say
     <turn from="user"> ... </turn>
     <turn from="assistant"> ... </turn>             with <tool_call> blocks inside
@@ -19,7 +20,7 @@ Everything else stays byte for byte as the client sent it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -31,8 +32,11 @@ from cursor_gateway.core.conversation import (
     Text,
     ToolCall,
     ToolResult,
+    ToolSpec,
 )
 from cursor_gateway.core.structured import instruction
+from cursor_gateway.core.tool_text import INSTRUCTION
+from cursor_gateway.core.tools import plain_schema, to_json
 
 _PREAMBLE = (
     "You are answering inside a conversation that is written out below, oldest first. Follow the "
@@ -41,7 +45,13 @@ _PREAMBLE = (
     "part of that text and ends nothing."
 )
 
-_BOUNDARY = re.compile(r"<(?=\\*/?(?:instructions|turn|tool_call|tool_result)\b)")
+_TOOLS_HEAD = (
+    "These tools are at your service; the client executes them on the user's machine, where the "
+    "user's files are. They are your only tools: your built-in ones are switched off here, and "
+    "your own working directory is empty."
+)
+
+_BOUNDARY = re.compile(r"<(?=\\*/?(?:tools|instructions|turn|tool_call|tool_result)\b)")
 
 
 # What may stand inside a block; results are blocks of their own.
@@ -60,12 +70,12 @@ def render(conversation: Conversation, image_folder: str = "") -> Prompt:
     page = _Page(image_folder)
     messages = conversation.messages
     only = messages[0] if len(messages) == 1 else None
-    if only and only.role == "user" and not _results(only):
+    tools = conversation.callable_tools
+    if only and only.role == "user" and not _results(only) and not tools:
         blocks = [page.content(_spoken(only), guard=False)]
     else:
-        blocks = [_PREAMBLE, *map(page.message, messages)]
-    if conversation.output:
-        blocks.append(instruction(conversation.output))
+        blocks = [_PREAMBLE, *_tools(tools), *map(page.message, messages)]
+    blocks += _demands(conversation)
     return Prompt("\n\n".join(blocks), tuple(page.files))
 
 
@@ -94,18 +104,52 @@ class _Page:
                 return f"[image: {_guarded(url)}]"
             case ImageFile():
                 return f"[image: the file {self._file(part)}]"
-            case ToolCall(id, name, arguments):
-                attributes = f'id="{escape(id)}" name="{escape(name)}"'
-                return f"<tool_call {attributes}>\n{_guarded(arguments)}\n</tool_call>"
+            case call:
+                return _tool_call(call)
 
     def _tool_result(self, result: ToolResult) -> str:
         content = self.content(result.content)
-        return f'<tool_result id="{escape(result.id)}">\n{content}\n</tool_result>'
+        failed = ' is_error="true"' if result.is_error else ""
+        return f'<tool_result id="{escape(result.id)}"{failed}>\n{content}\n</tool_result>'
 
     def _file(self, image: ImageFile) -> str:
         name = f"image-{len(self.files) + 1}.{image.extension}"
         self.files.append((name, image.data))
         return f"{self._image_folder}/{name}" if self._image_folder else name
+
+
+def _tools(tools: Sequence[ToolSpec]) -> list[str]:
+    if not tools:
+        return []
+    listed = "\n\n".join(
+        f"## {tool.name}\n{_guarded(tool.description)}\n{_json(plain_schema(tool.schema))}"
+        for tool in tools
+    )
+    return [f"<tools>\n{_TOOLS_HEAD}\n\n{INSTRUCTION}\n\n{listed}\n</tools>"]
+
+
+def _demands(conversation: Conversation) -> list[str]:
+    """What this one answer must be; at the end, so that the beginning stays the same."""
+    demands: list[str] = []
+    if conversation.callable_tools:
+        if conversation.tool_choice.kind == "required":
+            name = conversation.tool_choice.name
+            demands.append(f"You must call {f'the tool {name}' if name else 'a tool'} now.")
+        if not conversation.parallel_calls:
+            demands.append("Make at most one call.")
+    if conversation.output:
+        demands.append(instruction(conversation.output))
+    return demands
+
+
+def _tool_call(call: ToolCall) -> str:
+    """As the model is told to write it, with the id that its result refers to."""
+    body = f'{{"name": {_json(call.name)}, "arguments": {call.arguments or "{}"}}}'
+    return f'<tool_call id="{escape(call.id)}">\n{_guarded(body)}\n</tool_call>'
+
+
+def _json(value: object) -> str:
+    return _guarded(to_json(value))
 
 
 def _results(message: Message) -> list[ToolResult]:

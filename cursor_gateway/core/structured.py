@@ -44,7 +44,7 @@ def problem_with(answer: str, output: JsonOutput) -> str:
         return f"it is not JSON ({error})."
     if output.schema is None:
         return "" if isinstance(document, dict) else "it is not a JSON object."
-    return _first_violation(document, _validator(output))
+    return first_violation(document, output)
 
 
 def check_schema(output: JsonOutput, param: str) -> None:
@@ -68,11 +68,12 @@ def _validator(output: JsonOutput) -> Any:
     return validator_for(schema, default=Draft202012Validator)(schema, registry=REGISTRY)
 
 
-def _first_violation(document: object, validator: Any) -> str:
+def first_violation(document: object, output: JsonOutput) -> str:
+    """Why `document` does not fit the schema, in one sentence; empty when it does."""
     from referencing.exceptions import Unresolvable
 
     try:
-        violation = next(iter(validator.iter_errors(document)), None)
+        violation = next(iter(_validator(output).iter_errors(document)), None)
     except Unresolvable as error:
         return f"its schema refers to {error.ref!r}, which is not part of it."
     except RecursionError:

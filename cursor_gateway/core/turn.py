@@ -1,18 +1,33 @@
 """Turn: the state machine of one answer. The agent's events in, the client's events out.
 
-It cuts what the client did not want (`stop`, `max_tokens`), keeps a structured answer back until it
-is known to be one, and puts an estimate where the agent counted no tokens. `over` says that nothing
-more will come, so the agent can be stopped; `retry` holds the messages that ask it to mend its
-answer.
+Theory of operation
+-------------------
+An answer may take several runs of the agent. A run ends the turn (`over`), or it leaves `retry`:
+the messages with which the agent is asked again, in the same answer. That happens at most once for
+each reason: a structured answer that does not fit, a tool call that cannot be read, a call that had
+to be made and was not, and a loop.
+
+Tool calls come by two channels and leave by one. In the *text* channel the model writes them, and
+`ToolTextParser` takes them out. In the *native* channel the agent announces one of its own tools
+that the client has, too: then the call is the client's, and the agent is stopped before it acts.
+Calls that the model made at once are announced one after the other, so a *burst* is collected until
+something else happens or it is silent for a moment (`restless` asks for that moment to be told, by
+an empty feed).
+
+Text is passed on at once, except where it may not be wanted: a structured answer until it is valid,
+the words of a model that must call a tool, and those of a run that only repairs a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from cursor_gateway.core import structured
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from cursor_gateway.core.events import (
+    AgentCall,
+    AgentCallDone,
     Event,
     Finished,
     FinishReason,
@@ -20,118 +35,289 @@ from cursor_gateway.core.events import (
     ThinkingDelta,
     Usage,
 )
+from cursor_gateway.core.loop_guard import Loop, LoopGuard, outcome_of, step
+from cursor_gateway.core.native_tools import translate
+from cursor_gateway.core.text_cut import TextCut, estimate_tokens, size_of
+from cursor_gateway.core.tool_text import Asked, Garbled, Piece, Said, ToolTextParser
+from cursor_gateway.core.tools import find, fit, to_json
 from cursor_gateway.errors import OutputInvalid
 
-# No tokenizer is ours to ship for a model we do not know; four bytes of UTF-8 per token is near
-# enough for a limit, and every figure that rests on it says so.
-BYTES_PER_TOKEN = 4
-
-
-def estimate_tokens(size: int) -> int:
-    """Tokens in `size` bytes of text."""
-    return -(-size // BYTES_PER_TOKEN)
+_CALL_SOMETHING = "A tool must be called now. Make the call, in the form that was described."
 
 
 class Turn:
-    def __init__(self, conversation: Conversation) -> None:
-        self._output = conversation.output
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        max_repeat: int,
+        new_id: Callable[[], str],
+        show_activity: bool = False,
+    ) -> None:
+        self._conversation = conversation
+        self._tools = conversation.callable_tools
+        self._must_call = bool(self._tools) and conversation.tool_choice.kind == "required"
+        self._max_repeat = max_repeat
+        # Of what the client did, not of what we told the model: our own hints are no news.
+        self._guard = LoopGuard(max_repeat, conversation.messages)
+        self._new_id = new_id
+        self._show_activity = show_activity
         self._earlier = Usage(0, 0)
-        self._corrections = 0
+        # The reasons for which the agent was asked again; none counts twice.
+        self._asked_again: set[str] = set()
+        self._unreadable: list[str] = []
+        self._calls = 0
         self.over = False
         self.begin(conversation)
 
-    def begin(self, conversation: Conversation) -> None:
-        """A run of the agent starts. It reads `conversation`, which may have grown by `retry`."""
-        limit = conversation.max_tokens
-        self._budget = None if limit is None else limit * BYTES_PER_TOKEN
-        self._stop = _StopScanner(conversation.stop)
-        self._asked = conversation
+    def begin(self, asked: Conversation) -> None:
+        """A run of the agent starts. It reads `asked`, which may have grown by `retry`."""
+        self._asked = asked
+        self._own_guard = LoopGuard(self._max_repeat)
+        self._cut = TextCut(self._conversation.stop, self._conversation.max_tokens)
+        self._parser = ToolTextParser() if self._tools else None
+        self._burst: list[tuple[str, dict[str, Any]]] = []
+        self._burst_of = ""
+        self._loops: list[tuple[Loop, ToolCall]] = []
+        self._garbled: list[Garbled] = []
+        self._held: list[str] = []
         self._output_bytes = 0
-        # The answer so far, where it is kept back; text that was passed on is not kept.
-        self._answer: list[str] = []
         self.retry: tuple[Message, ...] = ()
 
-    def feed(self, events: Iterable[Event]) -> list[Event]:
+    @property
+    def restless(self) -> bool:
+        """Whether a moment of silence would settle something."""
+        return bool(self._burst)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether the agent's present run has anything left to say to this turn."""
+        return not self.over and not self.retry
+
+    def feed(self, events: Sequence[Event]) -> list[Event]:
+        """What the client gets for `events`; none at all mean a moment of silence."""
         out: list[Event] = []
         for event in events:
-            if self.over:
-                break
-            if isinstance(event, TextDelta):
-                self._text(event.text, out)
-            elif isinstance(event, Finished):
-                self._finish(event.usage, out)
-            else:
-                if isinstance(event, ThinkingDelta):
-                    self._output_bytes += _size(event.text)
-                out.append(event)
+            if self.wants_more:
+                self._take(event, out)
+        if not events and self.wants_more:
+            self._settle_burst(out)
         return out
 
-    def _text(self, text: str, out: list[Event]) -> None:
-        self._output_bytes += _size(text)
-        text, stopped = self._stop.feed(text)
+    def _take(self, event: Event, out: list[Event]) -> None:
+        if isinstance(event, TextDelta):
+            self._output_bytes += size_of(event.text)
+            if self._parser is None:
+                self._say(event.text, out)
+            elif self._burst_is_settled(out):
+                self._read(self._parser.feed(event.text), out)
+        elif isinstance(event, ThinkingDelta):
+            self._output_bytes += size_of(event.text)
+            if self._burst_is_settled(out):
+                out.append(event)
+        elif isinstance(event, AgentCall):
+            self._agent_calls(event, out)
+        elif isinstance(event, AgentCallDone):
+            outcome = outcome_of(event.result)
+            result = to_json(event.result)
+            self._own_guard.record(step(event.tool, event.arguments, outcome, result))
+        elif isinstance(event, Finished) and self._burst_is_settled(out):
+            self._finish(event.usage, out)
+
+    # Text and the calls in it
+
+    def _read(self, pieces: Iterable[Piece], out: list[Event]) -> None:
+        for piece in pieces:
+            if not self.wants_more:
+                return
+            match piece:
+                case Said(text):
+                    self._say(text, out)
+                case Asked():
+                    self._asked_for(piece, out)
+                case Garbled():
+                    self._garbled.append(piece)
+                case _:
+                    self._end("tool_calls", None, out)
+
+    def _asked_for(self, asked: Asked, out: list[Event]) -> None:
+        tool = find(asked.name, self._tools)
+        if tool is None:
+            self._garbled.append(Garbled(asked.raw, f"there is no tool {asked.name!r}."))
+            return
+        arguments, problem = fit(tool, asked.arguments)
+        if problem:
+            self._garbled.append(Garbled(asked.raw, f"the arguments of {tool.name}: {problem}"))
+        else:
+            self._call(tool.name, arguments, out)
+            if self._calls and not self._conversation.parallel_calls:
+                self._end("tool_calls", None, out)
+
+    def _say(self, text: str, out: list[Event]) -> None:
+        text, reason = self._cut.feed(text)
         self._pass_on(text, out)
-        if stopped and not self.over:
-            self._end("stop", None, out)
+        if reason:
+            self._end(reason, None, out)
 
     def _pass_on(self, text: str, out: list[Event]) -> None:
-        text, cut = self._within_budget(text)
-        if text and self._output is None:
+        if not text:
+            return
+        waits_for_call = self._must_call and not self._calls
+        if self._conversation.output or self._unreadable or waits_for_call:
+            self._held.append(text)
+        else:
             out.append(TextDelta(text))
-        elif text:
-            self._answer.append(text)
-        if cut:
-            self._end("length", None, out)
 
-    def _within_budget(self, text: str) -> tuple[str, bool]:
-        """As much of `text` as `max_tokens` leaves room for, and whether that was not all."""
-        if self._budget is None:
-            return text, False
-        encoded = text.encode()
-        room, self._budget = self._budget, max(0, self._budget - len(encoded))
-        if len(encoded) <= room:
-            return text, False
-        # "ignore" drops the character that the limit falls into.
-        return encoded[:room].decode(errors="ignore"), True
+    # Calls
+
+    def _call(self, name: str, arguments: dict[str, Any], out: list[Event]) -> None:
+        call = ToolCall(self._new_id(), name, to_json(arguments))
+        if loop := self._guard.judge(name, arguments):
+            self._loops.append((loop, call))
+            return
+        self._release_held(out)
+        self._calls += 1
+        out.append(call)
+
+    def _agent_calls(self, event: AgentCall, out: list[Event]) -> None:
+        if self._burst and event.model_call != self._burst_of and not self._burst_is_settled(out):
+            return
+        translated = translate(
+            event.tool, event.arguments, event.description, self._tools, event.workspace
+        )
+        if translated is not None:
+            self._burst.append(translated)
+            self._burst_of = event.model_call
+        elif loop := self._own_guard.judge(event.tool, event.arguments):
+            call = ToolCall(self._new_id(), event.tool, to_json(event.arguments))
+            self._loops.append((loop, call))
+            self._break_loop(None, out)
+        elif self._show_activity:
+            out.append(ThinkingDelta(f"[{event.tool} {_subject(event)}]\n"))
+        else:
+            out.append(event)
+
+    def _burst_is_settled(self, out: list[Event]) -> bool:
+        """Hand out what was announced, if anything was; whether the run goes on."""
+        if self._burst:
+            self._settle_burst(out)
+        return self.wants_more
+
+    def _settle_burst(self, out: list[Event]) -> None:
+        burst, self._burst = self._burst, []
+        if not self._conversation.parallel_calls:
+            del burst[1:]
+        for name, arguments in burst:
+            self._call(name, arguments, out)
+        if self._calls:
+            self._end("tool_calls", None, out)
+        elif self._loops:
+            self._break_loop(None, out)
+
+    # Ends
 
     def _finish(self, usage: Usage | None, out: list[Event]) -> None:
-        self._pass_on(self._stop.close(), out)
-        if self.over:
+        if self._parser is not None:
+            self._read(self._parser.close(), out)
+        if self.wants_more:
+            text, reason = self._cut.close()
+            self._pass_on(text, out)
+            if reason:
+                self._end(reason, usage, out)
+        if not self.wants_more:
             return
-        if self._output is not None and not self._accepts(usage):
+        if self._calls:
+            self._end("tool_calls", usage, out)
+        elif self._loops:
+            self._break_loop(usage, out)
+        elif self._garbled or self._unreadable:
+            self._mend_calls(usage, out)
+        elif self._must_call and self._may_ask_again("no call"):
+            self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
+        elif self._conversation.output is None or self._is_valid_output(usage):
+            self._end("stop", usage, out)
+
+    def _break_loop(self, usage: Usage | None, out: list[Event]) -> None:
+        """Tell the model first, as the result of the call it repeats; then stop it."""
+        if self._may_ask_again("loop"):
+            self._earlier += self._counted(usage)
+            calls = tuple(call for _, call in self._loops)
+            hints = tuple(
+                ToolResult(call.id, (Text(loop.hint),), is_error=True) for loop, call in self._loops
+            )
+            earlier = self._asked.messages[len(self._conversation.messages) :]
+            self.retry = (*earlier, Message("assistant", calls), Message("user", hints))
             return
+        loop = self._loops[0][0]
+        self._release_held(out)
+        out.append(TextDelta(loop.message))
+        self._end("stop", usage, out, loop)
+
+    def _mend_calls(self, usage: Usage | None, out: list[Event]) -> None:
+        """Ask once for calls that can be read; what then still cannot be read is text."""
+        if self._garbled and self._may_ask_again("garbled"):
+            self._unreadable = [garbled.raw for garbled in self._garbled]
+            problems = " ".join(garbled.problem for garbled in self._garbled)
+            said = "\n".join(self._unreadable)
+            self._ask_again(usage, said, f"That call was not made: {problems} Make it again.")
+            return
+        out.append(TextDelta("\n".join(self._unreadable)))
+        self._held.clear()
         self._end("stop", usage, out)
 
-    def _accepts(self, usage: Usage | None) -> bool:
+    def _is_valid_output(self, usage: Usage | None) -> bool:
         """Whether the structured answer is one; if not, ask once for a better one."""
-        assert self._output is not None
-        answer = "".join(self._answer)
+        assert self._conversation.output is not None
+        answer = "".join(self._held)
         document = structured.extract(answer)
-        problem = structured.problem_with(document, self._output)
+        problem = structured.problem_with(document, self._conversation.output)
         if not problem:
-            self._answer[:] = [document]
+            self._held = [document]
             return True
-        if self._corrections:
+        if not self._may_ask_again("output"):
             raise OutputInvalid(f"The model's answer does not fit response_format: {problem}")
-        self._corrections += 1
-        self._earlier += self._counted(usage)
-        self.retry = (
-            Message("assistant", (Text(answer),)),
-            Message("user", (Text(structured.correction(problem)),)),
-        )
+        self._ask_again(usage, answer, structured.correction(problem))
         return False
 
-    def _end(self, reason: FinishReason, usage: Usage | None, out: list[Event]) -> None:
-        if self._output is not None and self._answer:
-            out.append(TextDelta("".join(self._answer)))
-        out.append(Finished(reason, self._earlier + self._counted(usage)))
+    def _may_ask_again(self, reason: str) -> bool:
+        is_first = reason not in self._asked_again
+        self._asked_again.add(reason)
+        return is_first
+
+    def _ask_again(self, usage: Usage | None, said: str, correction: str) -> None:
+        self._earlier += self._counted(usage)
+        earlier = self._asked.messages[len(self._conversation.messages) :]
+        self.retry = (
+            *earlier,
+            Message("assistant", (Text(said),)),
+            Message("user", (Text(correction),)),
+        )
+
+    def _end(
+        self, reason: FinishReason, usage: Usage | None, out: list[Event], loop: Loop | None = None
+    ) -> None:
+        self._release_held(out)
+        if self._calls:
+            out.extend(TextDelta(garbled.raw) for garbled in self._garbled)
+        out.append(Finished(reason, self._earlier + self._counted(usage), loop))
         self.over = True
+
+    def _release_held(self, out: list[Event]) -> None:
+        if self._held and not self._unreadable:
+            out.append(TextDelta("".join(self._held)))
+        self._held.clear()
 
     def _counted(self, usage: Usage | None) -> Usage:
         if usage is not None:
             return usage
-        given = sum(map(_size, _texts(self._asked)))
+        given = sum(map(size_of, _texts(self._asked)))
         made = self._output_bytes
         return Usage(estimate_tokens(given), estimate_tokens(made), estimated=True)
+
+
+def _subject(event: AgentCall) -> str:
+    words = (value for value in event.arguments.values() if isinstance(value, str) and value)
+    return next(words, "").split("\n")[0][:120]
 
 
 def _texts(conversation: Conversation) -> Iterator[str]:
@@ -144,38 +330,3 @@ def _texts(conversation: Conversation) -> Iterator[str]:
                     yield arguments
                 case ToolResult(content=content):
                     yield from (inner.text for inner in content if isinstance(inner, Text))
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode())
-
-
-class _StopScanner:
-    """Finds stop sequences across deltas; keeps back only what may still become one."""
-
-    def __init__(self, stop: tuple[str, ...]) -> None:
-        self._stop = stop
-        self._held = ""
-
-    def feed(self, text: str) -> tuple[str, bool]:
-        """The text before the first stop sequence, and whether there was one."""
-        if not self._stop:
-            return text, False
-        text = self._held + text
-        found = [at for at in (text.find(stop) for stop in self._stop) if at >= 0]
-        if found:
-            self._held = ""
-            return text[: min(found)], True
-        safe = len(text) - max(_overlap(text, stop) for stop in self._stop)
-        self._held = text[safe:]
-        return text[:safe], False
-
-    def close(self) -> str:
-        held, self._held = self._held, ""
-        return held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of `text` are a beginning of `stop`."""
-    longest = min(len(text), len(stop) - 1)
-    return next((n for n in range(longest, 0, -1) if stop.startswith(text[-n:])), 0)

@@ -10,22 +10,28 @@ import orjson
 
 from cursor_gateway.core.conversation import (
     Conversation,
-    ImageFile,
-    ImageLink,
     JsonOutput,
     Message,
     Part,
-    Text,
     ToolCall,
+    ToolChoice,
     ToolResult,
+    ToolSpec,
 )
-from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import (
+    AgentCall,
+    Event,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from cursor_gateway.core.structured import check_schema
+from cursor_gateway.dialects.content import parse_call, parse_content, shown
 from cursor_gateway.dialects.fields import (
     expect_list,
     expect_object,
     expect_string,
-    image,
     optional_bool,
     optional_count,
 )
@@ -41,14 +47,11 @@ PATH = "/chat/completions"
 MAX_STOP_LENGTH = 1000
 MAX_STOPS = 16
 
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
-# A model's own thoughts, replayed by the client. The next turn does not need them.
-_PASSED_OVER = frozenset({"thinking", "redacted_thinking", "reasoning"})
-
 
 def parse(body: Mapping[str, Any]) -> ChatExchange:
     _refuse_what_cannot_be_done(body)
     options = body.get("stream_options") or {}
+    tools = _tools(body)
     return ChatExchange(
         conversation=Conversation(
             model=_model(body),
@@ -57,9 +60,13 @@ def parse(body: Mapping[str, Any]) -> ChatExchange:
             or optional_count(body, "max_tokens"),
             stop=_stop(body.get("stop")),
             output=_output(body.get("response_format")),
+            tools=tools,
+            tool_choice=_tool_choice(body, tools),
+            parallel_calls=body.get("parallel_tool_calls") is not False,
         ),
         stream=optional_bool(body, "stream"),
         include_usage=optional_bool(expect_object(options, "stream_options"), "include_usage"),
+        legacy=not body.get("tools") and bool(body.get("functions")),
     )
 
 
@@ -81,23 +88,30 @@ class ChatExchange:
     conversation: Conversation
     stream: bool
     include_usage: bool
+    # The client knows `functions` only: it looks for `function_call` in the answer.
+    legacy: bool = False
 
     def encoder(self, answer_id: str, created: int) -> ChatEncoder:
-        return ChatEncoder(answer_id, created, self.conversation.model, self.include_usage)
+        model = self.conversation.model
+        return ChatEncoder(answer_id, created, model, self.include_usage, self.legacy)
 
     def fold(self, answer_id: str, created: int) -> ChatFold:
-        return ChatFold(answer_id, created, self.conversation.model)
+        return ChatFold(answer_id, created, self.conversation.model, self.legacy)
 
 
 class ChatEncoder:
     """Events -> SSE frames. All of a frame but the text itself is built once per answer."""
 
-    def __init__(self, answer_id: str, created: int, model: str, include_usage: bool) -> None:
+    def __init__(
+        self, answer_id: str, created: int, model: str, include_usage: bool, legacy: bool
+    ) -> None:
         self._head = _frame_head(answer_id, created, model)
         self._text_head = self._choice_head + b'{"content":'
         self._thinking_head = self._choice_head + b'{"reasoning_content":'
         self._include_usage = include_usage
+        self._legacy = legacy
         self._begun = False
+        self._calls = 0
 
     @property
     def _choice_head(self) -> bytes:
@@ -111,6 +125,10 @@ class ChatEncoder:
                 frames += (self._text_head, orjson.dumps(event.text), _DELTA_TAIL)
             elif isinstance(event, ThinkingDelta):
                 frames += (self._thinking_head, orjson.dumps(event.text), _DELTA_TAIL)
+            elif isinstance(event, ToolCall):
+                self._call(event, frames)
+            elif isinstance(event, AgentCall):
+                frames.append(b": the agent uses a tool of its own\n\n")
             elif isinstance(event, Finished):
                 self._finish(event, frames)
         return b"".join(frames)
@@ -133,9 +151,20 @@ class ChatEncoder:
             frames.append(self._choice_head + b'{"role":"assistant","content":""')
             frames.append(_DELTA_TAIL)
 
+    def _call(self, call: ToolCall, frames: list[bytes]) -> None:
+        """The whole call in one chunk, so that name and id come once: some clients add them up."""
+        delta: dict[str, Any] = {"tool_calls": [{"index": self._calls, **_tool_call(call)}]}
+        if self._legacy and not self._calls:
+            delta["function_call"] = {"name": call.name, "arguments": call.arguments}
+        self._calls += 1
+        frames += (self._choice_head, orjson.dumps(delta), _DELTA_TAIL[1:])
+
     def _finish(self, event: Finished, frames: list[bytes]) -> None:
         reason = orjson.dumps(event.reason)
-        frames.append(self._choice_head + b'{},"finish_reason":' + reason + b"}]}\n\n")
+        extra = b"," + orjson.dumps(_extension(event))[1:-1] if event.loop else b""
+        frames.append(
+            self._choice_head + b'{},"finish_reason":' + reason + b"}]" + extra + b"}\n\n"
+        )
         if self._include_usage:
             usage = orjson.dumps(_usage(event.usage))
             frames.append(self._head + b',"choices":[],"usage":' + usage + b"}\n\n")
@@ -156,7 +185,9 @@ def _frame_head(answer_id: str, created: int, model: str) -> bytes:
 
 
 class ChatFold:
-    def __init__(self, answer_id: str, created: int, model: str) -> None:
+    def __init__(self, answer_id: str, created: int, model: str, legacy: bool) -> None:
+        self._legacy = legacy
+        self._calls: list[ToolCall] = []
         self._fields = {
             "id": answer_id,
             "object": "chat.completion",
@@ -173,12 +204,20 @@ class ChatFold:
                 self._text.append(event.text)
             elif isinstance(event, ThinkingDelta):
                 self._thinking.append(event.text)
+            elif isinstance(event, ToolCall):
+                self._calls.append(event)
             elif isinstance(event, Finished):
                 self._finished = event
 
     def body(self) -> dict[str, Any]:
         assert self._finished is not None, "an answer without an end is a failure, not a body"
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text)}
+        said = "".join(self._text)
+        message: dict[str, Any] = {"role": "assistant", "content": said}
+        if self._calls:
+            message["content"] = said or None
+            message["tool_calls"] = [_tool_call(call) for call in self._calls]
+        if self._calls and self._legacy:
+            message["function_call"] = message["tool_calls"][0]["function"]
         if self._thinking:
             message["reasoning_content"] = "".join(self._thinking)
         choice = {
@@ -187,7 +226,19 @@ class ChatFold:
             "logprobs": None,
             "finish_reason": self._finished.reason,
         }
-        return self._fields | {"choices": [choice], "usage": _usage(self._finished.usage)}
+        body = self._fields | {"choices": [choice], "usage": _usage(self._finished.usage)}
+        return body | _extension(self._finished)
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _extension(finished: Finished) -> dict[str, Any]:
+    """What OpenAI's shape has no place for."""
+    loop = finished.loop
+    return {"cursor_gateway": {"loop_guard": loop.as_json()}} if loop else {}
 
 
 def _usage(usage: Usage | None) -> dict[str, Any] | None:
@@ -229,7 +280,7 @@ def _messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
 
 def _message(message: Mapping[str, Any], where: str) -> Message:
     role = message.get("role")
-    content = _content(message.get("content"), f"{where}.content")
+    content = parse_content(message.get("content"), f"{where}.content")
     match role:
         case "system" | "developer":
             return Message("system", content)
@@ -239,39 +290,11 @@ def _message(message: Mapping[str, Any], where: str) -> Message:
             return Message("assistant", (*content, *_tool_calls(message, where)))
         case "tool" | "function":
             call = message.get("tool_call_id" if role == "tool" else "name")
-            return Message("user", (ToolResult(call if isinstance(call, str) else "", content),))
+            call_id = call if isinstance(call, str) else ""
+            return Message("user", (ToolResult(call_id, shown(content)),))
     raise InvalidRequest(
         f"`{where}.role` must be system, developer, user, assistant, tool or function.",
         param=f"{where}.role",
-    )
-
-
-def _content(content: object, where: str) -> tuple[Text | ImageFile | ImageLink, ...]:
-    if content is None:
-        return ()
-    if isinstance(content, str):
-        return (Text(content),) if content else ()
-    parts = (
-        _part(expect_object(part, f"{where}[{at}]"), f"{where}[{at}]")
-        for at, part in enumerate(expect_list(content, where))
-    )
-    return tuple(part for part in parts if part is not None)
-
-
-def _part(part: Mapping[str, Any], where: str) -> Text | ImageFile | ImageLink | None:
-    kind = part.get("type")
-    if kind in _TEXT_PARTS:
-        field = "refusal" if kind == "refusal" else "text"
-        return Text(expect_string(part.get(field), f"{where}.{field}"))
-    if kind in ("image_url", "input_image"):
-        source = part.get("image_url")
-        url = source.get("url") if isinstance(source, dict) else source
-        return image(url, f"{where}.image_url")
-    if kind in _PASSED_OVER:
-        return None
-    raise UnsupportedParameter(
-        f"Content of type {str(kind)[:40]!r} at `{where}` cannot be given to Cursor's agent.",
-        param=where,
     )
 
 
@@ -279,19 +302,57 @@ def _tool_calls(message: Mapping[str, Any], where: str) -> Iterable[Part]:
     calls = expect_list(message.get("tool_calls") or [], f"{where}.tool_calls")
     for at, call in enumerate(calls):
         path = f"{where}.tool_calls[{at}]"
-        yield _tool_call(expect_object(call, path), path)
+        yield parse_call(expect_object(call, path), path)
     if legacy := message.get("function_call"):
-        yield _tool_call({"function": legacy}, f"{where}.function_call")
+        yield parse_call({"function": legacy}, f"{where}.function_call")
 
 
-def _tool_call(call: Mapping[str, Any], where: str) -> ToolCall:
-    function = expect_object(call.get("function"), f"{where}.function")
-    name = expect_string(function.get("name"), f"{where}.function.name")
-    arguments = function.get("arguments")
-    if not isinstance(arguments, str):
-        arguments = orjson.dumps(arguments or {}).decode()
-    call_id = call.get("id")
-    return ToolCall(call_id if isinstance(call_id, str) else name, name, arguments)
+def _tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
+    """The client's tools, in each of the forms that clients use. Types that we cannot offer (a
+    provider's own search, say) are left out; the client does not expect to execute them."""
+    listed = expect_list(body.get("tools") or [], "tools")
+    functions = expect_list(body.get("functions") or [], "functions")
+    nested = [tool for tool in listed if isinstance(tool, dict)] + [
+        {"function": function} for function in functions
+    ]
+    specs = (_tool(tool) for tool in nested)
+    return tuple({spec.name: spec for spec in specs if spec is not None}.values())
+
+
+def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
+    """Nested below `function`, or flat with `parameters` or `input_schema`."""
+    if tool.get("type") not in (None, "function", "custom"):
+        return None
+    described = tool.get("function", tool)
+    name = described.get("name") if isinstance(described, dict) else None
+    if not isinstance(name, str) or not name:
+        return None
+    schema = described.get("parameters", described.get("input_schema"))
+    description = described.get("description")
+    return ToolSpec(
+        name,
+        description if isinstance(description, str) else "",
+        schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
+    )
+
+
+def _tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> ToolChoice:
+    choice = body.get("tool_choice", body.get("function_call"))
+    if isinstance(choice, dict):
+        function = choice.get("function", choice)
+        name = function.get("name") if isinstance(function, dict) else None
+        if choice.get("type") in ("auto", "none", "any"):
+            choice = choice["type"]
+        elif any(tool.name == name for tool in tools):
+            return ToolChoice("required", name)
+        else:
+            raise InvalidRequest("`tool_choice` names no tool of the request.", param="tool_choice")
+    match choice:
+        case "none":
+            return ToolChoice("none")
+        case "required" | "any":
+            return ToolChoice("required")
+    return ToolChoice()
 
 
 def _stop(stop: object) -> tuple[str, ...]:

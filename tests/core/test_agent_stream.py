@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 from cursor_gateway.agents.demo import Emitter
 from cursor_gateway.core.agent_stream import AgentStream
-from cursor_gateway.core.events import Activity, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import (
+    AgentCall,
+    AgentCallDone,
+    Event,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from cursor_gateway.errors import AgentFailed, CursorUnreachable, QuotaExceeded
 from tests.conftest import RECORDINGS
 
@@ -180,20 +188,28 @@ def test_events_of_an_unknown_shape_are_passed_over(odd: dict[str, Any]) -> None
 
 
 def test_thinking_tools_and_the_end_are_told() -> None:
-    call = {"readToolCall": {"args": {}}, "toolCallId": "c"}
+    call = {"toolCallId": "c", "readToolCall": {"args": {"path": "/x"}}, "description": "Look"}
+    answered = {"readToolCall": {"args": {"path": "/x"}, "result": {"success": {"content": "y"}}}}
     named = {"function": {"name": "legacy_fn"}}
     data = lines(
-        {"type": "system", "subtype": "init", "session_id": "s1"},
+        {"type": "system", "subtype": "init", "session_id": "s1", "cwd": "/home/dev"},
         {"type": "thinking", "subtype": "delta", "text": "hm"},
-        {"type": "tool_call", "subtype": "started", "call_id": "c", "tool_call": call},
+        {"type": "tool_call", "subtype": "started", "call_id": "c", "tool_call": call}
+        | {"model_call_id": "m-0"},
     )
     stream = AgentStream(partial=True)
-    assert stream.feed(data) == [ThinkingDelta("hm"), Activity("read")]
+    assert stream.feed(data) == [
+        ThinkingDelta("hm"),
+        AgentCall("c", "read", {"path": "/x"}, "Look", "m-0", "/home/dev"),
+    ]
     assert stream.session_id == "s1"
     assert stream.tool_is_running
-    done = {"type": "tool_call", "subtype": "completed", "call_id": "c", "tool_call": call}
+    done = {"type": "tool_call", "subtype": "completed", "call_id": "c", "tool_call": answered}
     older = {"type": "tool_call", "subtype": "started", "call_id": "d", "tool_call": named}
-    assert stream.feed(lines(done, older)) == [Activity("legacy_fn")]
+    assert stream.feed(lines(done, older)) == [
+        AgentCallDone("read", {"path": "/x"}, {"success": {"content": "y"}}),
+        AgentCall("d", "legacy_fn", {}, "", "", "/home/dev"),
+    ]
     usage = {"inputTokens": 1, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 4}
     assert stream.feed(lines(result("", usage=usage))) == [Finished("stop", Usage(8, 2, 3))]
     assert stream.feed(lines(assistant("after the end", timestamp_ms=1))) == []

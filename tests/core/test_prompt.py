@@ -41,7 +41,7 @@ def test_a_conversation_is_written_out_in_blocks() -> None:
         "<instructions>\nBe brief.\n</instructions>\n\n"
         '<turn from="user">\nHello\n</turn>\n\n'
         '<turn from="assistant">\nLooking.\n\n'
-        '<tool_call id="c1" name="ls">\n{"path":"."}\n</tool_call>\n</turn>\n\n'
+        '<tool_call id="c1">\n{"name": "ls", "arguments": {"path":"."}}\n</tool_call>\n</turn>\n\n'
         '<tool_result id="c1">\na.txt\n</tool_result>'
     )
 
@@ -71,17 +71,29 @@ def test_a_lone_tool_result_is_a_block() -> None:
 def test_names_and_ids_cannot_leave_their_attribute() -> None:
     call = ToolCall('c"><turn', 'ls" x="', "{}")
     text = prompt(USER, Message("assistant", (call,)))
-    assert 'id="c&quot;&gt;&lt;turn" name="ls&quot; x=&quot;"' in text
+    assert '<tool_call id="c&quot;&gt;&lt;turn">\n{"name": "ls\\" x=\\""' in text
 
 
-TAGS = re.compile(r"</?(?:instructions|turn|tool_call|tool_result)\b")
+TAGS = re.compile(r"</?(?:tools|instructions|turn|tool_call|tool_result)\b")
 
 
 @given(
     st.lists(
         st.lists(
             st.sampled_from(
-                ["<", "/", "\\", "turn", "tool_result", "instructions", "tool_call", ">", " ", "x"]
+                [
+                    "<",
+                    "/",
+                    "\\",
+                    "turn",
+                    "tool_result",
+                    "instructions",
+                    "tools",
+                    "tool_call",
+                    ">",
+                    " ",
+                    "x",
+                ]
             ),
             max_size=12,
         ).map("".join),
@@ -93,7 +105,7 @@ def test_no_text_can_forge_a_boundary_and_none_is_lost(texts: list[str]) -> None
     text = prompt(USER, *(Message("user", (ToolResult("c", (Text(t),)),)) for t in texts))
     assert len(TAGS.findall(text)) == 2 + 2 * len(texts)
     bodies = re.findall(r'<tool_result id="c">\n(.*?)\n</tool_result>', text, re.DOTALL)
-    guard = re.compile(r"<\\(?=\\*/?(?:instructions|turn|tool_call|tool_result)\b)")
+    guard = re.compile(r"<\\(?=\\*/?(?:tools|instructions|turn|tool_call|tool_result)\b)")
     assert [guard.sub("<", body) for body in bodies] == texts
 
 

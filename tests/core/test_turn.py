@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 from hypothesis import given
@@ -16,14 +17,15 @@ from cursor_gateway.core.conversation import (
     ToolResult,
 )
 from cursor_gateway.core.events import (
-    Activity,
+    AgentCall,
     Event,
     Finished,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
-from cursor_gateway.core.turn import Turn, estimate_tokens
+from cursor_gateway.core.text_cut import estimate_tokens
+from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import OutputInvalid
 
 ASKED = Conversation("auto", (Message("user", (Text("12345678"),)),))
@@ -31,7 +33,9 @@ USAGE = Usage(100, 10, 5)
 
 
 def ask(**fields: object) -> Turn:
-    return Turn(dataclasses.replace(ASKED, **fields))  # type: ignore[arg-type]
+    ids = (f"call_{number}" for number in itertools.count(1))
+    asked = dataclasses.replace(ASKED, **fields)  # type: ignore[arg-type]
+    return Turn(asked, max_repeat=2, new_id=lambda: next(ids))
 
 
 def text(events: list[Event]) -> str:
@@ -39,7 +43,7 @@ def text(events: list[Event]) -> str:
 
 
 def test_without_limits_everything_passes_and_the_agent_counts() -> None:
-    events: list[Event] = [ThinkingDelta("hm"), Activity("read"), TextDelta("hi")]
+    events: list[Event] = [ThinkingDelta("hm"), AgentCall("c", "read", {}), TextDelta("hi")]
     turn = ask()
     assert turn.feed([*events, Finished("stop", USAGE)]) == [*events, Finished("stop", USAGE)]
     assert turn.over

@@ -21,7 +21,7 @@ from cursor_gateway.core.conversation import (
     ToolResult,
 )
 from cursor_gateway.core.events import (
-    Activity,
+    AgentCall,
     Event,
     Finished,
     TextDelta,
@@ -180,7 +180,7 @@ def test_any_body_is_accepted_or_refused_by_name(body: dict[str, Any], plausible
 EVENTS: list[Event] = [
     ThinkingDelta("hm"),
     TextDelta("Grüße\n\u2028"),
-    Activity("read"),
+    AgentCall("c", "read", {}),
     Finished("stop", Usage(10, 5, 3)),
 ]
 
@@ -194,6 +194,7 @@ def test_frames_are_exactly_these_bytes() -> None:
         f'{choice}{{"role":"assistant","content":""}},"finish_reason":null}}]}}\n\n'
         f'{choice}{{"reasoning_content":"hm"}},"finish_reason":null}}]}}\n\n'
         f'{choice}{{"content":"Grüße\\n\u2028"}},"finish_reason":null}}]}}\n\n'
+        ": the agent uses a tool of its own\n\n"
         f'{choice}{{}},"finish_reason":"stop"}}]}}\n\n'
         f'{head}"choices":[],"usage":{{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,'
         '"prompt_tokens_details":{"cached_tokens":3}}}\n\n'

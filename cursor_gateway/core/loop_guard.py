@@ -1,0 +1,198 @@
+"""LoopGuard: stops a model that goes in circles, and nobody else.
+
+Theory of operation
+-------------------
+Everything is derived from the conversation, so a guard has no memory that a restart could lose. The
+steps since the user last said something are walked in order. A step is a call (its tool and the
+canonical JSON of its arguments) with its outcome (its class, and a hash of the result).
+
+A step that was not seen before is progress, and progress forgives everything before it: the same
+call with a new result, another file, another edit. Steps that were seen before are stale. When a
+call comes that stands among the stale steps `max_repeat` times already, the model is in a loop, be
+it A A A A or A B A B A B. Apart from that, a run of calls to one tool that all failed validation is
+a loop too, though every one of them was different.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from cursor_gateway.core.conversation import Message, Text, ToolCall, ToolResult
+
+OutcomeClass = Literal["success", "error", "validation"]
+
+# What clients put behind a result that changes with every call and says nothing about it.
+_FOOTER = re.compile(r"\n+Wall time: [\d.]+ seconds\s*$")
+_EXIT_CODE = re.compile(
+    r"(?:exit(?:ed)?(?: with)?(?: status| code)?:?|exit_code[\"':=]+) ?(-?\d+)", re.I
+)
+_VALIDATION = re.compile(
+    r"(?:<tool_use_error>)?\s*(?:error: ?)?(?:inputvalidationerror"
+    r"|invalid (?:arguments|input|parameters?)\b"
+    r"|the \S+ tool was called with invalid arguments|missing required (?:parameter|argument|field)"
+    r"|tool input validation failed|validation failed for tool)",
+    re.I,
+)
+_ERROR = re.compile(r"(?:<tool_use_error>|error:|traceback \(most recent call last\))", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop that was found: told to the model first, then to the client."""
+
+    tool: str
+    count: int
+    kind: Literal["repeat", "validation"]
+    limit: int
+
+    @property
+    def hint(self) -> str:
+        if self.kind == "validation":
+            return (
+                f"Not executed: the last {self.count} calls of {self.tool} failed because their "
+                "arguments did not fit its schema. Read the schema and the errors above again."
+            )
+        return (
+            f"Not executed: {self.tool} was called {self.count} times with these arguments and "
+            "gave the same result each time; it stands above. Use it, or do something else."
+        )
+
+    @property
+    def message(self) -> str:
+        how = "failed validation" if self.kind == "validation" else "gave the same result"
+        return (
+            f"[cursor-gateway stopped a loop: {self.tool} {how} {self.count} times and was called "
+            f"again. The limit is TOOL_LOOP_MAX_REPEAT={self.limit}.]"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "tool": self.tool,
+            "count": self.count,
+            "kind": self.kind,
+            "limit": self.limit,
+            "setting": "TOOL_LOOP_MAX_REPEAT",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    tool: str
+    call: str
+    outcome: OutcomeClass
+    result: str
+
+
+class LoopGuard:
+    def __init__(self, max_repeat: int, messages: Iterable[Message] = ()) -> None:
+        self._limit = max_repeat
+        self._seen: set[Step] = set()
+        self._stale: list[Step] = []
+        self._failing = ("", 0)
+        for step in _steps(messages):
+            self.record(step)
+
+    def record(self, step: Step) -> None:
+        if step in self._seen:
+            self._stale.append(step)
+        else:
+            self._seen.add(step)
+            self._stale.clear()
+        tool, run = self._failing
+        if step.outcome != "validation":
+            self._failing = ("", 0)
+        else:
+            self._failing = (step.tool, run + 1 if step.tool == tool else 1)
+
+    def judge(self, tool: str, arguments: Any) -> Loop | None:
+        """Whether calling `tool` with `arguments` now would go on with a loop."""
+        call = fingerprint(tool, arguments)
+        repeats = sum(step.call == call for step in self._stale)
+        if repeats >= self._limit and any(step.call == call for step in self._seen):
+            return Loop(tool, repeats + 1, "repeat", self._limit)
+        failing, run = self._failing
+        if failing == tool and run > self._limit:
+            return Loop(tool, run, "validation", self._limit)
+        return None
+
+
+def fingerprint(tool: str, arguments: Any) -> str:
+    """One text for all ways to write the same call: the order of keys and spaces do not matter."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return _digest(f"{tool}\0{arguments}")
+    canonical = json.dumps(arguments, sort_keys=True)
+    return _digest(f"{tool}\0{canonical}")
+
+
+def step(tool: str, arguments: Any, outcome: OutcomeClass, result: str) -> Step:
+    return Step(tool, fingerprint(tool, arguments), outcome, _digest(_FOOTER.sub("", result)))
+
+
+def classify(text: str, *, is_error: bool = False) -> OutcomeClass:
+    """How a call went, from structure first; words count only where a client puts its verdict.
+
+    A payload is never searched: a file that speaks of invalid schemas was read successfully.
+    """
+    if _VALIDATION.match(text):
+        return "validation"
+    if is_error or _ERROR.match(text) or _says_error(text):
+        return "error"
+    last_line = text.rstrip().rpartition("\n")[2]
+    code = _EXIT_CODE.search(last_line) if len(last_line) <= 200 else None
+    return "error" if code and code[1] != "0" else "success"
+
+
+def _says_error(text: str) -> bool:
+    """A JSON object whose own fields say that it is an error."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        body = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    if body.get("error") or body.get("is_error") or body.get("isError"):
+        return True
+    code = body.get("exit_code", body.get("exitCode", 0))
+    return body.get("success") is False or (isinstance(code, int) and code != 0)
+
+
+def _steps(messages: Iterable[Message]) -> list[Step]:
+    """The calls and their outcomes since the user last said something."""
+    calls: dict[str, ToolCall] = {}
+    steps: list[Step] = []
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                calls[part.id] = part
+            elif isinstance(part, ToolResult) and part.id in calls:
+                call = calls[part.id]
+                text = "\n".join(inner.text for inner in part.content if isinstance(inner, Text))
+                outcome = classify(text, is_error=part.is_error)
+                steps.append(step(call.name, call.arguments, outcome, text))
+        if message.role == "user" and not _brings_results(message):
+            steps.clear()
+    return steps
+
+
+def _brings_results(message: Message) -> bool:
+    """Clients put reminders of their own beside results; that is not the user speaking."""
+    return any(isinstance(part, ToolResult) for part in message.parts)
+
+
+def outcome_of(result: Mapping[str, Any]) -> OutcomeClass:
+    """The class of one of the agent's own results: one of `success`, `error`, `rejected`, ..."""
+    return "success" if "success" in result else "error"
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,93 @@
+"""The content of messages, in all forms that clients mix: text, OpenAI's and Anthropic's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cursor_gateway.core.conversation import (
+    ImageFile,
+    ImageLink,
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from cursor_gateway.core.tools import to_json
+from cursor_gateway.dialects.fields import (
+    expect_list,
+    expect_object,
+    expect_string,
+    image,
+    image_file,
+)
+from cursor_gateway.errors import UnsupportedParameter
+
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
+# A model's own thoughts, replayed by the client. The next turn does not need them.
+_PASSED_OVER = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
+
+def parse_content(content: object, where: str) -> tuple[Part, ...]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    parts = (
+        _part(expect_object(part, f"{where}[{at}]"), f"{where}[{at}]")
+        for at, part in enumerate(expect_list(content, where))
+    )
+    return tuple(part for part in parts if part is not None)
+
+
+def _part(part: Mapping[str, Any], where: str) -> Part | None:
+    kind = str(part.get("type"))
+    if kind == "tool_use":
+        call = {"id": part.get("id"), "function": {**part, "arguments": part.get("input")}}
+        return parse_call(call, where)
+    if kind == "tool_result":
+        return _result(part, where)
+    if kind in _TEXT_PARTS:
+        field = "refusal" if kind == "refusal" else "text"
+        return Text(expect_string(part.get(field), f"{where}.{field}"))
+    if kind in ("image_url", "input_image"):
+        source = part.get("image_url")
+        url = source.get("url") if isinstance(source, dict) else source
+        return image(url, f"{where}.image_url")
+    if kind == "image":
+        return _anthropic_image(part.get("source"), f"{where}.source")
+    if kind in _PASSED_OVER:
+        return None
+    raise UnsupportedParameter(
+        f"Content of type {kind[:40]!r} at `{where}` cannot be given to Cursor's agent.",
+        param=where,
+    )
+
+
+def _result(part: Mapping[str, Any], where: str) -> ToolResult:
+    content = parse_content(part.get("content"), f"{where}.content")
+    call_id = part.get("tool_use_id")
+    is_error = part.get("is_error") is True
+    return ToolResult(call_id if isinstance(call_id, str) else "", shown(content), is_error)
+
+
+def _anthropic_image(source: object, where: str) -> ImageFile | ImageLink:
+    described = expect_object(source, where)
+    if described.get("type") == "base64":
+        return image_file(expect_string(described.get("data"), f"{where}.data"), where)
+    return image(described.get("url"), where)
+
+
+def shown(content: Iterable[Part]) -> tuple[Text | ImageFile | ImageLink, ...]:
+    """What a result may consist of."""
+    return tuple(part for part in content if not isinstance(part, ToolCall | ToolResult))
+
+
+def parse_call(call: Mapping[str, Any], where: str) -> ToolCall:
+    function = expect_object(call.get("function"), f"{where}.function")
+    name = expect_string(function.get("name"), f"{where}.function.name")
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = to_json(arguments or {})
+    call_id = call.get("id")
+    return ToolCall(call_id if isinstance(call_id, str) else name, name, arguments)

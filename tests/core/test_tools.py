@@ -1,0 +1,264 @@
+"""The client's schemas and arguments, with the tools that real clients send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cursor_gateway.core.conversation import ToolSpec
+from cursor_gateway.core.native_tools import TABLE, translate
+from cursor_gateway.core.tools import find, fit, plain_schema, to_json
+from cursor_gateway.errors import InvalidRequest
+
+
+def tool(name: str, required: str = "", closed: bool = False, **properties: Any) -> ToolSpec:
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            key: {"type": kind} if isinstance(kind, str) else kind
+            for key, kind in properties.items()
+        },
+        "required": required.split(),
+    }
+    if closed:
+        schema["additionalProperties"] = False
+    return ToolSpec(name, "", schema)
+
+
+OPENCODE = (
+    tool("bash", "command", command="string", timeout="integer", workdir="string"),
+    tool("edit", "filePath oldString newString", filePath="string", oldString="string",
+         newString="string", replaceAll="boolean"),
+    tool("glob", "pattern", pattern="string", path="string"),
+    tool("grep", "pattern", pattern="string", path="string", include="string"),
+    tool("read", "filePath", filePath="string", offset="integer", limit="integer"),
+    tool("list", "path", path="string"),
+    tool("todowrite", "todos", todos="array"),
+    tool("webfetch", "url", url="string", format="string"),
+    tool("write", "content filePath", content="string", filePath="string"),
+)  # fmt: skip
+DROID = (
+    tool("Read", "file_path", True, file_path="string", offset="number", limit="number"),
+    tool("LS", "", True, directory_path="string"),
+    tool("Execute", "summary command", True, summary="string", command="string", timeout="number"),
+    tool("Edit", "file_path old_str new_str", True, file_path="string", old_str="string",
+         new_str="string", change_all="boolean"),
+    tool("Grep", "pattern", True, pattern="string", path="string", glob_pattern="string"),
+    tool("Glob", "patterns", True, patterns={"type": "array"}, folder="string"),
+    tool("Create", "file_path content", True, file_path="string", content="string"),
+)  # fmt: skip
+OMP = (
+    tool("read", "path i", True, i="string", path="string"),
+    tool("bash", "command i", True, i="string", command="string", cwd="string"),
+    tool("edit", "input i", True, i="string", input="string"),
+    tool("write", "path content i", True, i="string", path="string", content="string"),
+)
+CODEX = (tool("exec_command", "cmd", True, cmd="string", workdir="string"),)
+WS = "/tmp/cursor-gateway-x/run-1"
+
+
+def native(tool: str, tools: tuple[ToolSpec, ...], arguments: Any, description: str = "") -> Any:
+    return translate(tool, arguments, description, tools, WS)
+
+
+@pytest.mark.parametrize(
+    ("name", "tools", "arguments", "expected"),
+    [
+        ("shell", OPENCODE, {"command": "ls", "workingDirectory": ""}, ("bash", {"command": "ls"})),
+        ("shell", OPENCODE, {"command": "ls", "workingDirectory": "/src", "timeout": 5},
+         ("bash", {"command": "ls", "workdir": "/src"})),
+        ("bash", CODEX, {"command": "ls"}, ("exec_command", {"cmd": "ls"})),
+        ("shell", DROID, {"command": "ls"}, ("Execute", {"command": "ls", "summary": "ls"})),
+        ("shell", OMP, {"command": "ls"}, ("bash", {"command": "ls", "i": "ls"})),
+        ("read", OPENCODE, {"path": "/a", "offset": 5}, ("read", {"filePath": "/a", "offset": 5})),
+        ("readFile", DROID, {"path": "/a"}, ("Read", {"file_path": "/a"})),
+        ("read", OPENCODE, {"path": f"{WS}/src/a.py"}, ("read", {"filePath": "src/a.py"})),
+        ("edit", OPENCODE,
+         {"path": "/a", "strReplace": {"oldText": "x", "newText": "y", "replaceAll": True}},
+         ("edit", {"filePath": "/a", "oldString": "x", "newString": "y", "replaceAll": True})),
+        ("edit", DROID, {"path": "/a", "strReplace": {"oldText": "x", "newText": ""}},
+         ("Edit", {"file_path": "/a", "old_str": "x", "new_str": ""})),
+        ("edit", OPENCODE, {"path": "/a", "streamContent": "new"},
+         ("write", {"filePath": "/a", "content": "new"})),
+        ("EditFile", DROID, {"path": "/a", "streamContent": ""},
+         ("Create", {"file_path": "/a", "content": ""})),
+        ("write", OMP, {"path": "/a", "fileText": "x"},
+         ("write", {"path": "/a", "content": "x", "i": "/a"})),
+        ("grep", OPENCODE, {"pattern": "x", "path": WS, "glob": "*.py"},
+         ("grep", {"pattern": "x", "path": ".", "include": "*.py"})),
+        ("grep", DROID, {"pattern": "x", "glob": "*.py"},
+         ("Grep", {"pattern": "x", "glob_pattern": "*.py"})),
+        ("glob", OPENCODE, {"globPattern": "**/*.py", "targetDirectory": "/s"},
+         ("glob", {"pattern": "**/*.py", "path": "/s"})),
+        ("glob", DROID, {"globPattern": "*.py", "targetDirectory": "/s"},
+         ("Glob", {"patterns": ["*.py"], "folder": "/s"})),
+        ("ls", OPENCODE, {"path": "/s", "ignore": []}, ("list", {"path": "/s"})),
+        ("ls", DROID, {"path": "/s"}, ("LS", {"directory_path": "/s"})),
+        ("webFetch", OPENCODE, {"url": "https://x"}, ("webfetch", {"url": "https://x"})),
+        ("delete", (tool("delete_file", "path", path="string"),), {"path": "/a"},
+         ("delete_file", {"path": "/a"})),
+        ("updateTodos", OPENCODE,
+         {"todos": [{"id": "7", "content": "a", "status": "TODO_STATUS_IN_PROGRESS"},
+                    {"content": "b"}]},
+         ("todowrite", {"todos": [
+             {"id": "7", "content": "a", "status": "in_progress", "priority": "medium"},
+             {"id": "2", "content": "b", "status": "pending", "priority": "medium"}]})),
+        ("mcp", OPENCODE, {"name": "client-bash", "toolName": "bash", "args": {"command": "ls"}},
+         ("bash", {"command": "ls"})),
+        ("mcp", OPENCODE, {"name": "bash", "args": {"command": "ls"}}, ("bash", {"command": "ls"})),
+    ],
+)  # fmt: skip
+def test_a_call_of_the_agents_own_becomes_the_clients(
+    name: str, tools: tuple[ToolSpec, ...], arguments: dict[str, Any], expected: Any
+) -> None:
+    assert native(name, tools, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "tools", "arguments"),
+    [
+        ("shell", (), {"command": "ls"}),
+        ("shell", OPENCODE, {}),
+        ("shell", OPENCODE, {"command": ""}),
+        ("read", OPENCODE, {"path": ""}),
+        ("edit", OPENCODE, {"path": "/a", "strReplace": {"oldText": "", "newText": "y"}}),
+        ("edit", OPENCODE, {"path": "/a", "strReplace": {"newText": "y"}}),
+        ("edit", OPENCODE, {"path": "/a", "strReplace": 5}),
+        ("edit", OPENCODE, {"path": "/a", "streamContent": "a\n// ... existing code ...\nb"}),
+        ("edit", OPENCODE, {"streamContent": "a"}),
+        ("edit", OPENCODE, {"path": "/a", "applyPatch": {"patchContent": "x"}}),
+        ("edit", OMP, {"path": "/a", "strReplace": {"oldText": "x", "newText": "y"}}),
+        ("delete", OPENCODE, {"path": "/a"}),
+        ("updateTodos", OPENCODE, {"todos": "x"}),
+        ("updateTodos", OPENCODE, {"todos": [5]}),
+        ("semSearch", OPENCODE, {"query": "x"}),
+        ("mcp", OPENCODE, {"toolName": "other", "args": {}}),
+        ("mcp", OPENCODE, {"toolName": "bash"}),
+        ("mcp", OPENCODE, {"toolName": "bash", "args": {}}),
+        ("mcp", OPENCODE, {"toolName": 5, "args": {}}),
+        ("shell", (ToolSpec("bash", "", {"type": "object"}),), {"command": "ls"}),
+        (
+            "shell",
+            (tool("bash", "command token", command="string", token="string"),),
+            {"command": "x"},
+        ),
+    ],
+)
+def test_what_cannot_be_said_with_certainty_stays_the_agents_own(
+    name: str, tools: tuple[ToolSpec, ...], arguments: dict[str, Any]
+) -> None:
+    assert native(name, tools, arguments) is None
+
+
+def test_the_agents_own_description_describes_the_call() -> None:
+    assert native("shell", DROID, {"command": "ls"}, "List files")[1]["summary"] == "List files"
+
+
+def test_every_key_of_the_table_is_in_small_letters() -> None:
+    assert all(name == name.lower() for name in TABLE)
+
+
+def test_a_tool_is_found_by_its_name_and_by_its_letters_where_that_is_certain() -> None:
+    tools = (tool("Bash"), tool("read"), tool("Read"))
+    assert find("Bash", tools) is find("bash", tools) is tools[0]
+    assert find("Read", tools) is tools[2]
+    assert find("READ", tools) is None
+    assert find("nothing", tools) is None
+
+
+TYPED = tool(
+    "t", "n", n="integer", f="number", b="boolean", s="string", o="object", a="array",
+    maybe={"type": ["string", "null"]}, either={"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    free={}, odd="string",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "fitted"),
+    [
+        ({"n": "5"}, {"n": 5}),
+        ({"n": 1, "f": "2.5"}, {"n": 1, "f": 2.5}),
+        ({"n": 1, "b": "True"}, {"n": 1, "b": True}),
+        ({"n": 1, "o": '{"x": 1}', "a": "[1]"}, {"n": 1, "o": {"x": 1}, "a": [1]}),
+        ({"n": 1, "s": 5}, {"n": 1, "s": "5"}),
+        ({"n": 1, "s": None}, {"n": 1}),
+        ({"n": 1, "maybe": None}, {"n": 1, "maybe": None}),
+        ({"n": 1, "either": "7"}, {"n": 1, "either": 7}),
+        ({"n": 1, "free": "5"}, {"n": 1, "free": "5"}),
+        ({"n": 1, "extra": "5"}, {"n": 1, "extra": "5"}),
+    ],
+)
+def test_arguments_are_repaired_where_the_meaning_is_certain(given: Any, fitted: Any) -> None:
+    assert fit(TYPED, given) == (fitted, "")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{}, {"n": "five"}, {"n": None}, {"n": 1, "o": "text"}, {"n": 1, "a": "5"}, {"n": 1, "s": True},
+     {"n": 1, "b": "maybe"}, {"n": 1, "f": "2,5"}],
+)  # fmt: skip
+def test_arguments_that_do_not_fit_are_named(given: dict[str, Any]) -> None:
+    assert fit(TYPED, given)[1]
+
+
+def test_only_what_describes_a_call_is_filled_in_and_only_where_it_is_required() -> None:
+    execute = DROID[2]
+    assert fit(execute, {"command": "ls"}, "List") == ({"command": "ls", "summary": "List"}, "")
+    assert fit(execute, {"command": "ls"})[0]["summary"] == "Call Execute"
+    closed = tool("bash", "command", True, command="string")
+    assert fit(closed, {"command": "ls", "description": "x"}) == ({"command": "ls"}, "")
+    assert fit(closed, {"command": "ls", "rm": "x"})[1]
+    assert fit(tool("t", "i", i="integer"), {})[1]
+
+
+@pytest.mark.parametrize("schema", [{}, {"properties": 5}, {"required": 5}, {"type": 5}])
+def test_a_schema_that_is_none_is_the_clients_business(schema: dict[str, Any]) -> None:
+    assert fit(ToolSpec("t", "", schema), {"a": 1}) == ({"a": 1}, "")
+
+
+def test_a_schema_is_made_plain_without_losing_its_meaning() -> None:
+    schema = {
+        "$schema": "x",
+        "title": "T",
+        "type": "object",
+        "additionalProperties": False,
+        "required": [],
+        "properties": {
+            "title": {"type": "string", "title": "Title", "default": "d"},
+            "age": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "name": {"type": ["string", "null"]},
+            "kind": {"enum": ["title", None], "const": {"title": 1}},
+            "list": {"type": "array", "items": [{"title": "x", "type": "integer"}]},
+        },
+    }
+    assert plain_schema(schema) == {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "age": {"type": "integer", "minimum": 1},
+            "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "name": {"type": "string"},
+            "kind": {"enum": ["title", None], "const": {"title": 1}},
+            "list": {"type": "array", "items": [{"type": "integer"}]},
+        },
+    }
+    assert plain_schema({"anyOf": 5}) == {"anyOf": 5}
+    assert plain_schema(True) is True
+
+
+def test_a_schema_without_end_is_cut() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(200):
+        deep = {"items": deep}
+    assert to_json(plain_schema(deep)).count("items") < 100
+
+
+def test_every_value_has_a_json_text() -> None:
+    assert to_json({"a": 2**70, "b": "\ud800"}) == '{"a": 1180591620717411303424, "b": "\\ud800"}'
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidRequest):
+        to_json(deep)
