@@ -4,13 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage docs check clean
+.PHONY: help serve test lint format types coverage clients bench-parsing docs check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
 	@echo "make test      run the tests"
 	@echo "make check     lint, format, types"
 	@echo "make coverage  the tests with branch coverage and its limits"
+	@echo "make clients   run real coding agents from npm against the gateway"
+	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make docs      write the generated pages of docs/ anew"
 	@echo "make clean     remove what was built"
 
@@ -53,8 +55,24 @@ coverage: $(VENV)/.installed-dev
 	$(BIN)/coverage report --include='cursor_gateway/core/*,cursor_gateway/dialects/*' --fail-under=100
 	$(BIN)/coverage report --fail-under=95
 
+# The real programs, from npm. Half a gigabyte and some minutes, so not part of `make test`.
+CLIENTS := .clients
+$(CLIENTS)/.installed: Makefile
+	@command -v npm >/dev/null || { echo "make clients needs node and npm"; exit 1; }
+	mkdir -p $(CLIENTS)
+	cd $(CLIENTS) && npm install --no-fund --no-audit --loglevel=error --no-save \
+		opencode-ai@1.18.33 @mariozechner/pi-coding-agent@0.73.1 droid@0.215.0 \
+		bun @oh-my-pi/pi-coding-agent@18.2.3
+	@touch $@
+
+clients: $(VENV)/.installed-dev $(CLIENTS)/.installed
+	CLIENTS_DIR=$(CLIENTS) $(BIN)/python -m pytest -v tests/clients/real_programs.py
+
+bench-parsing: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.parsing
+
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.generate
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

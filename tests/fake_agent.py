@@ -227,6 +227,14 @@ class Run:
         for at in range(0, len(text), 7):
             self.do_text(text[at : at + 7])
 
+    def do_shell_call(self, argument: str) -> None:
+        """`[[shell-call:bash ls -l]]`, for clients that put backslashes before quotes."""
+        name, _, command = argument.partition(" ")
+        self.do_call(f"{name} {json.dumps({'command': command})}")
+
+    def do_native_shell(self, command: str) -> None:
+        self.do_native(f"shell {json.dumps({'command': command})}")
+
     def do_imagine(self, text: str) -> None:
         self.do_text("\n<tool_result")
         self.do_text(f' id="1">\n{text}\n</tool_result>')

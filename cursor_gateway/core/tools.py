@@ -84,13 +84,19 @@ def fit(
             del fitted[name]
     for name in _required(tool.schema):
         if name in DESCRIPTIVE and name not in fitted and _wants(known.get(name), "string"):
-            fitted[name] = description or f"Call {tool.name}"
+            fitted[name] = _describing(tool.name, known[name], description)
     return fitted, _violation(fitted, tool.schema)
 
 
-def _violation(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+def _describing(name: str, schema: Mapping[str, Any], description: str) -> str:
+    """The description, or a sentence of our own where the schema wants one of another form."""
+    plain = f"Call the {name} tool"
+    return description if description and not _violation(description, schema) else plain
+
+
+def _violation(value: Any, schema: Mapping[str, Any]) -> str:
     try:
-        return first_violation(arguments, JsonOutput(schema))
+        return first_violation(value, JsonOutput(schema))
     except Exception:
         # Clients send schemas that are none. They cannot be violated, and the client will judge.
         return ""

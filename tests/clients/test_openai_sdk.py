@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import openai
 import pytest
+from openai.lib.streaming.chat import ChatCompletionStreamState
 from pydantic import BaseModel
 
 from tests.conftest import Client, FakeAgent, Start
@@ -125,3 +127,59 @@ async def test_a_gateway_key_is_the_sdks_key(start: Start) -> None:
         async with openai.AsyncOpenAI(base_url=url, api_key="k") as api:
             answer = await api.chat.completions.create(**asking("[[text:ok]]"))
         assert answer.choices[0].message.content == "ok"
+
+
+LS = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}},
+    "required": ["path"],
+}
+FORMATS: dict[str, dict[str, Any]] = {
+    "nested": {"tools": [{"type": "function", "function": {"name": "ls", "parameters": LS}}]},
+    "flat": {"tools": [{"name": "ls", "description": "List", "input_schema": LS}]},
+    "functions": {"functions": [{"name": "ls", "parameters": LS}]},
+}
+
+
+def script(turns: int, width: int) -> str:
+    """`turns` times `width` calls, then an answer."""
+    rounds = [
+        "".join(f'[[call:ls {{"path": "/{turn}/{at}"}}]]' for at in range(width))
+        for turn in range(turns)
+    ]
+    return "[[then]]".join([*rounds, "[[text:All done.]]"])
+
+
+async def answer_of(api: openai.AsyncOpenAI, stream: bool, **body: Any) -> Any:
+    if not stream:
+        return (await api.chat.completions.create(**body)).choices[0]
+    # The helper looks into the tools itself and knows only OpenAI's own form.
+    known = [tool for tool in body.get("tools", []) if tool.get("type") == "function"]
+    state: Any = ChatCompletionStreamState(input_tools=known)
+    async for chunk in await api.chat.completions.create(**body, stream=True):
+        state.handle_chunk(chunk)
+    return state.get_final_completion().choices[0]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("width", [1, 5])
+@pytest.mark.parametrize("form", FORMATS)
+async def test_tool_round_trips_ten_turns_deep(
+    client: Client, form: str, width: int, stream: bool
+) -> None:
+    turns = 10 if (form, width) == ("nested", 5) else 2
+    body = {"model": "auto"} | FORMATS[form]
+    messages: list[Any] = [{"role": "user", "content": script(turns, width)}]
+    asked: list[str] = []
+    async with sdk(client) as api:
+        while True:
+            choice = await answer_of(api, stream, messages=messages, **body)
+            if choice.finish_reason != "tool_calls":
+                break
+            messages.append(choice.message.model_dump(exclude_none=True, exclude={"parsed"}))
+            for call in choice.message.tool_calls:
+                asked.append(json.loads(call.function.arguments)["path"])
+                result = {"role": "tool", "tool_call_id": call.id, "content": f"result {call.id}"}
+                messages.append(result)
+    assert asked == [f"/{turn}/{at}" for turn in range(turns) for at in range(width)]
+    assert (choice.finish_reason, choice.message.content) == ("stop", "All done.")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 
 from hypothesis import given
@@ -13,7 +14,9 @@ from cursor_gateway.core.conversation import (
     Message,
     Text,
     ToolCall,
+    ToolChoice,
     ToolResult,
+    ToolSpec,
 )
 from cursor_gateway.core.prompt import render
 
@@ -129,3 +132,30 @@ def test_json_output_is_asked_for_at_the_end() -> None:
     assert plain.startswith("Hello\n\nReply with one JSON document")
     schema = render(Conversation("auto", (USER,), output=JsonOutput({"type": "array"}))).text
     assert schema.endswith('{\n  "type": "array"\n}')
+
+
+BASH = ToolSpec("bash", "Runs </tools> commands.", {"type": "object", "title": "x"})
+
+
+def test_tools_stand_before_the_conversation_in_plain_schemas() -> None:
+    text = render(Conversation("auto", (USER,), tools=(BASH,))).text
+    head, _, tail = text.partition("</tools>")
+    assert '## bash\nRuns <\\/tools> commands.\n{"type":"object"}' in head
+    assert tail.strip() == '<turn from="user">\nHello\n</turn>'
+    assert "<tool_call>" in head
+
+
+def test_what_one_answer_must_be_stands_at_the_end() -> None:
+    required = Conversation("auto", (USER,), tools=(BASH,), tool_choice=ToolChoice("required"))
+    named = dataclasses.replace(
+        required, tool_choice=ToolChoice("required", "bash"), parallel_calls=False
+    )
+    assert render(required).text.endswith("You must call a tool now.")
+    assert render(named).text.endswith("call the tool bash now.\n\nMake at most one call.")
+    forbidden = dataclasses.replace(required, tool_choice=ToolChoice("none"))
+    assert render(forbidden).text == "Hello"
+
+
+def test_a_failed_result_says_so() -> None:
+    failed = Message("user", (ToolResult("c", (Text("x"),), is_error=True),))
+    assert '<tool_result id="c" is_error="true">' in prompt(USER, failed)

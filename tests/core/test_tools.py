@@ -205,7 +205,9 @@ def test_arguments_that_do_not_fit_are_named(given: dict[str, Any]) -> None:
 def test_only_what_describes_a_call_is_filled_in_and_only_where_it_is_required() -> None:
     execute = DROID[2]
     assert fit(execute, {"command": "ls"}, "List") == ({"command": "ls", "summary": "List"}, "")
-    assert fit(execute, {"command": "ls"})[0]["summary"] == "Call Execute"
+    assert fit(execute, {"command": "ls"})[0]["summary"] == "Call the Execute tool"
+    strict = tool("X", "summary", summary={"type": "string", "pattern": r"^[A-Z]\S*(\s+\S+){2,7}$"})
+    assert fit(strict, {}, "ls") == ({"summary": "Call the X tool"}, "")
     closed = tool("bash", "command", True, command="string")
     assert fit(closed, {"command": "ls", "description": "x"}) == ({"command": "ls"}, "")
     assert fit(closed, {"command": "ls", "rm": "x"})[1]

@@ -18,7 +18,9 @@ from cursor_gateway.core.conversation import (
     Message,
     Text,
     ToolCall,
+    ToolChoice,
     ToolResult,
+    ToolSpec,
 )
 from cursor_gateway.core.events import (
     AgentCall,
@@ -28,6 +30,7 @@ from cursor_gateway.core.events import (
     ThinkingDelta,
     Usage,
 )
+from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.dialects.chat import parse, render_error
 from cursor_gateway.errors import GatewayError, InvalidRequest, NotAuthenticated
 
@@ -145,6 +148,110 @@ def test_limits_and_formats_are_understood() -> None:
     assert conversation(user, response_format=schema).output == JsonOutput({"type": "array"})
 
 
+def test_tools_come_in_every_form() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+    parsed = conversation(
+        {"role": "user", "content": "x"},
+        tools=[
+            {
+                "type": "function",
+                "function": {"name": "a", "description": "A", "parameters": schema},
+            },
+            {"name": "b", "input_schema": schema},
+            {"type": "function", "name": "c", "parameters": schema},
+            {"type": "custom", "name": "d"},
+            {"type": "web_search"},
+            {"type": "function", "function": {"name": ""}},
+            {"type": "function", "function": 5},
+            "odd",
+        ],
+        functions=[{"name": "e", "description": 5, "parameters": schema}],
+    )
+    empty = {"type": "object", "properties": {}}
+    assert parsed.tools == (
+        ToolSpec("a", "A", schema),
+        ToolSpec("b", "", schema),
+        ToolSpec("c", "", schema),
+        ToolSpec("d", "", empty),
+        ToolSpec("e", "", schema),
+    )
+    assert parsed.parallel_calls and parsed.tool_choice == ToolChoice()
+
+
+@pytest.mark.parametrize(
+    ("choice", "parsed"),
+    [
+        ("auto", ToolChoice()),
+        (None, ToolChoice()),
+        ("none", ToolChoice("none")),
+        ("required", ToolChoice("required")),
+        ("any", ToolChoice("required")),
+        ({"type": "any"}, ToolChoice("required")),
+        ({"type": "none"}, ToolChoice("none")),
+        ({"type": "function", "function": {"name": "a"}}, ToolChoice("required", "a")),
+        ({"type": "tool", "name": "a"}, ToolChoice("required", "a")),
+    ],
+)
+def test_a_tool_choice_comes_in_every_form(choice: Any, parsed: ToolChoice) -> None:
+    user = {"role": "user", "content": "x"}
+    tools = [{"name": "a"}]
+    assert conversation(user, tools=tools, tool_choice=choice).tool_choice == parsed
+
+
+@pytest.mark.parametrize("choice", [{"type": "function", "function": 5}, {"name": ["a"]}])
+def test_a_choice_of_no_tool_is_refused(choice: Any) -> None:
+    with pytest.raises(InvalidRequest, match="tool_choice"):
+        conversation({"role": "user"}, tools=[{"name": "a"}], tool_choice=choice)
+
+
+def test_calls_and_results_may_stand_in_content_blocks() -> None:
+    url = base64.b64encode(b"GIF89a").decode()
+    use = {"type": "tool_use", "id": "t1", "name": "ls", "input": {"p": 1}}
+    message = one(role="assistant", content=[{"type": "text", "text": "hm"}, use])
+    assert message.parts == (Text("hm"), ToolCall("t1", "ls", '{"p":1}'))
+    image = {"type": "image", "source": {"type": "base64", "data": url}}
+    link = {"type": "image", "source": {"type": "url", "url": "https://x/y"}}
+    results = [
+        {"type": "tool_result", "tool_use_id": "t1", "content": "plain", "is_error": True},
+        {
+            "type": "tool_result",
+            "tool_use_id": "t2",
+            "content": [{"type": "text", "text": "a"}, image],
+        },
+        {"type": "tool_result", "content": [link, use]},
+        {"type": "text", "text": "and"},
+    ]
+    assert one(role="user", content=results).parts == (
+        ToolResult("t1", (Text("plain"),), is_error=True),
+        ToolResult("t2", (Text("a"), ImageFile(b"GIF89a", "gif"))),
+        ToolResult("", (ImageLink("https://x/y"),)),
+        Text("and"),
+    )
+
+
+def test_calls_are_rendered_with_index_id_and_type() -> None:
+    body = {"model": "m", "messages": [{"role": "user"}], "tools": [{"name": "ls"}]}
+    encoder, fold = parse(body).encoder("i", 0), parse(body).fold("i", 0)
+    events: list[Event] = [
+        ToolCall("c1", "ls", "{}"),
+        ToolCall("c2", "ls", '{"p":1}'),
+        Finished("tool_calls", None, Loop("ls", 3, "repeat", 2)),
+    ]
+    wire = encoder.feed(events)
+    fold.feed(events)
+    frames = [json.loads(line[6:]) for line in wire.split(b"\n") if line.startswith(b"data: {")]
+    deltas = [frame["choices"][0]["delta"] for frame in frames]
+    calls = [
+        {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}},
+        {"id": "c2", "type": "function", "function": {"name": "ls", "arguments": '{"p":1}'}},
+    ]
+    assert deltas[1:3] == [{"tool_calls": [{"index": at} | call]} for at, call in enumerate(calls)]
+    message = fold.body()["choices"][0]["message"]
+    assert message == {"role": "assistant", "content": None, "tool_calls": calls}
+    guard = {"loop_guard": Loop("ls", 3, "repeat", 2).as_json()}
+    assert frames[-1]["cursor_gateway"] == fold.body()["cursor_gateway"] == guard
+
+
 ANYTHING = st.recursive(
     st.none()
     | st.booleans()
@@ -158,10 +265,14 @@ ANYTHING = st.recursive(
 FIELDS = st.sampled_from(
     "model messages stream stream_options max_tokens stop response_format n logprobs role content "
     "type text image_url url tool_calls function name arguments tool_call_id json_schema schema "
-    "function_call".split()
+    "function_call tools tool_choice functions parameters input_schema input id source data "
+    "tool_use_id parallel_tool_calls properties required".split()
 )
 BODIES = st.recursive(
-    ANYTHING | st.sampled_from(["user", "assistant", "tool", "text", "image_url", "json_schema"]),
+    ANYTHING
+    | st.sampled_from(
+        "user assistant tool text image_url json_schema tool_use tool_result image function".split()
+    ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=5),
     max_leaves=40,
 )

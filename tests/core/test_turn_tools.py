@@ -1,0 +1,228 @@
+"""A turn with tools, event by event."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cursor_gateway.core.conversation import (
+    Conversation,
+    JsonOutput,
+    Message,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    ToolSpec,
+)
+from cursor_gateway.core.events import (
+    AgentCall,
+    AgentCallDone,
+    Event,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from cursor_gateway.core.turn import Turn
+
+USAGE = Usage(10, 5)
+END = Finished("stop", USAGE)
+SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
+BASH = ToolSpec("bash", "", SCHEMA)
+USER = Message("user", (Text("go"),))
+CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
+GARBLED = "<tool_call>\n{oops}\n</tool_call>"
+
+
+def turn(*messages: Message, **fields: Any) -> Turn:
+    ids = (f"call_{number}" for number in itertools.count(1))
+    asked = Conversation("auto", messages or (USER,), tools=(BASH,), **fields)
+    return Turn(asked, max_repeat=2, new_id=lambda: next(ids))
+
+
+def called(number: int = 1, command: str = "ls") -> ToolCall:
+    return ToolCall(f"call_{number}", "bash", f'{{"command":"{command}"}}')
+
+
+def shell(command: str = "ls", model_call: str = "m-1") -> AgentCall:
+    return AgentCall("x", "shell", {"command": command}, "", model_call)
+
+
+def text(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def again(a_turn: Turn) -> None:
+    a_turn.begin(Conversation("auto", (USER, *a_turn.retry), tools=(BASH,)))
+
+
+def test_a_burst_is_handed_out_when_the_agent_falls_silent() -> None:
+    subject = turn()
+    assert subject.feed([TextDelta("Hm."), shell("a"), shell("b")]) == [TextDelta("Hm.")]
+    assert subject.restless and subject.wants_more
+    out = subject.feed([])
+    assert out[:2] == [called(1, "a"), called(2, "b")]
+    assert isinstance(out[2], Finished) and out[2].reason == "tool_calls"
+    assert subject.over and not subject.restless
+    assert subject.feed([]) == []
+
+
+def test_silence_without_a_burst_changes_nothing() -> None:
+    subject = turn()
+    assert subject.feed([]) == []
+    assert subject.wants_more
+
+
+def test_a_burst_ends_with_whatever_comes_after_it() -> None:
+    for event in (TextDelta("x"), ThinkingDelta("x"), END, shell("b", "m-2")):
+        subject = turn()
+        out = subject.feed([shell(), event])
+        assert out[0] == called() and len(out) == 2 and subject.over
+
+
+def test_a_call_that_came_back_is_part_of_the_burst_it_was_announced_in() -> None:
+    subject = turn()
+    done = AgentCallDone("shell", {}, {"rejected": {"reason": ""}})
+    assert subject.feed([shell("a"), done, shell("b"), done]) == []
+    assert [event for event in subject.feed([]) if isinstance(event, ToolCall)] == [
+        called(1, "a"),
+        called(2, "b"),
+    ]
+
+
+def test_calls_in_text_wait_for_the_end_of_the_run() -> None:
+    subject = turn()
+    assert subject.feed([TextDelta("Hm. " + CALL)]) == [TextDelta("Hm. "), called()]
+    assert subject.feed([TextDelta("\n" + CALL), END]) == [
+        called(2),
+        Finished("tool_calls", USAGE),
+    ]
+
+
+def test_good_calls_go_out_and_a_garbled_one_beside_them_is_text() -> None:
+    out = turn().feed([TextDelta(CALL + GARBLED), END])
+    assert out == [
+        called(),
+        TextDelta("<tool_call>\n{oops}"),
+        Finished("tool_calls", USAGE),
+    ]
+
+
+def test_a_run_that_mends_a_call_says_nothing_else() -> None:
+    subject = turn()
+    assert subject.feed([TextDelta("Hm. " + GARBLED), END]) == [TextDelta("Hm. ")]
+    assert not subject.wants_more and not subject.over
+    assert subject.feed([TextDelta("more")]) == []
+    again(subject)
+    out = subject.feed([TextDelta("Sorry. " + CALL), END])
+    assert out == [called(), Finished("tool_calls", Usage(20, 10))]
+
+
+def test_a_run_that_mends_nothing_gives_the_first_attempt_as_text() -> None:
+    subject = turn()
+    subject.feed([TextDelta(GARBLED), END])
+    again(subject)
+    out = subject.feed([TextDelta("What call?"), END])
+    assert out == [TextDelta("<tool_call>\n{oops}"), Finished("stop", Usage(20, 10))]
+
+
+def test_an_unfinished_call_is_garbled() -> None:
+    subject = turn()
+    subject.feed([TextDelta('<tool_call>{"name": "ba'), END])
+    assert "does not end" in str(subject.retry[-1].parts[0])
+
+
+def test_limits_hold_for_the_text_around_calls() -> None:
+    out = turn(max_tokens=1).feed([TextDelta("12345678" + CALL), END])
+    assert out[0] == TextDelta("1234")
+    assert isinstance(out[1], Finished) and out[1].reason == "length"
+    subject = turn(stop=("123STOP",), max_tokens=1)
+    out = subject.feed([TextDelta("xx123ST"), END])
+    assert text(out) == "xx12" and isinstance(out[-1], Finished) and out[-1].reason == "length"
+
+
+def test_structured_output_and_calls_do_not_disturb_each_other() -> None:
+    out = turn(output=JsonOutput()).feed([TextDelta("Hm." + CALL), END])
+    assert out == [TextDelta("Hm."), called(), Finished("tool_calls", USAGE)]
+    assert turn(output=JsonOutput()).feed([TextDelta("{}"), END]) == [TextDelta("{}"), END]
+
+
+def test_text_waits_for_a_call_that_must_come() -> None:
+    subject = turn(tool_choice=ToolChoice("required"))
+    assert subject.feed([TextDelta("Hm. ")]) == []
+    assert subject.feed([TextDelta(CALL), TextDelta("after"), END]) == [
+        TextDelta("Hm. "),
+        called(),
+        TextDelta("after"),
+        Finished("tool_calls", USAGE),
+    ]
+
+
+def looping() -> list[Message]:
+    messages = [USER]
+    for number in range(3):
+        messages.append(Message("assistant", (ToolCall(f"c{number}", "bash", '{"command":"ls"}'),)))
+        messages.append(Message("user", (ToolResult(f"c{number}", (Text("a"),)),)))
+    return messages
+
+
+def test_a_good_call_beside_a_looping_one_goes_out_alone() -> None:
+    other = CALL.replace("ls", "pwd")
+    out = turn(*looping()).feed([TextDelta(CALL + other), END])
+    assert out == [called(2, "pwd"), Finished("tool_calls", USAGE)]
+
+
+def test_a_hint_and_then_the_end() -> None:
+    subject = turn(*looping())
+    assert subject.feed([TextDelta("Hm. " + CALL), END]) == [TextDelta("Hm. ")]
+    assistant, user = subject.retry
+    assert assistant.parts == (called(),)
+    assert isinstance(user.parts[0], ToolResult) and user.parts[0].is_error
+    again(subject)
+    out = subject.feed([shell(), shell("pwd", "m-9")])
+    assert text(out).startswith("[cursor-gateway stopped a loop: bash")
+    end = out[-1]
+    assert isinstance(end, Finished) and end.reason == "stop" and end.loop is not None
+    assert end.usage is not None and end.usage.estimated
+
+
+def test_retries_for_different_reasons_add_up() -> None:
+    subject = turn(tool_choice=ToolChoice("required"))
+    subject.feed([TextDelta("no"), END])
+    again(subject)
+    subject.feed([TextDelta(GARBLED), END])
+    assert len(subject.retry) == 4
+
+
+def test_the_agents_own_activity_can_be_shown() -> None:
+    asked = Conversation("auto", (USER,))
+    subject = Turn(asked, max_repeat=2, new_id=lambda: "c", show_activity=True)
+    assert subject.feed([AgentCall("x", "read", {"n": 1, "path": "/a\nb"})]) == [
+        ThinkingDelta("[read /a]\n")
+    ]
+    assert subject.feed([AgentCall("x", "ls", {})]) == [ThinkingDelta("[ls ]\n")]
+
+
+@given(st.lists(st.sampled_from(["text", "call", "garbled", "native", "think", "silence"])))
+def test_every_turn_ends_at_most_once_and_never_speaks_after_it(steps: list[str]) -> None:
+    subject = turn()
+    events: dict[str, list[Event]] = {
+        "text": [TextDelta("x")],
+        "call": [TextDelta(CALL)],
+        "garbled": [TextDelta(GARBLED)],
+        "native": [shell()],
+        "think": [ThinkingDelta("x")],
+        "silence": [],
+    }
+    out = [event for step in steps for event in subject.feed(events[step])]
+    out += subject.feed([END])
+    ends = [at for at, event in enumerate(out) if isinstance(event, Finished)]
+    assert len(ends) == (0 if subject.retry else 1)
+    assert all(at == len(out) - 1 for at in ends)
+    assert not any("<tool_call" in event.text for event in out if isinstance(event, TextDelta)) or (
+        "garbled" in steps
+    )
