@@ -38,6 +38,8 @@ NO_SIGN_IN_LASTS = 8.0
 # A request that would be refused asks again, so that it works right after `login`.
 NO_SIGN_IN_TRUSTED = 2.0
 SIGN_IN_WATCH = 300.0
+# A failure says nothing about the next attempt; it only keeps a crowd from repeating it at once.
+FAILURE_LASTS = 2.0
 
 
 class Remembered(Generic[T]):
@@ -52,6 +54,8 @@ class Remembered(Generic[T]):
 
     async def get(self, max_age: float, *, stale: bool = True) -> T:
         """The value. With `stale`, an old one is given at once while a new one is fetched."""
+        if self.error is not None:
+            max_age = min(max_age, FAILURE_LASTS)
         if self._age() > max_age:
             refreshing = self.refresh()
             if self.value is None or not stale:
@@ -60,6 +64,11 @@ class Remembered(Generic[T]):
             assert self.error is not None
             raise self.error
         return self.value
+
+    def learn(self, value: T) -> None:
+        """Something else has shown what the value is."""
+        self.value, self.error = value, None
+        self._tried_at = asyncio.get_running_loop().time()
 
     def refresh_if_older(self, max_age: float) -> None:
         if self._age() > max_age:
@@ -77,11 +86,11 @@ class Remembered(Generic[T]):
 
     async def _refresh(self) -> None:
         try:
-            self.value, self.error = await self._fetch(), None
+            self.learn(await self._fetch())
         except GatewayError as error:
             self.error = error
-            log.debug("refresh failed: %s", error)
-        self._tried_at = asyncio.get_running_loop().time()
+            self._tried_at = asyncio.get_running_loop().time()
+            log.debug("refresh failed: %s", error.code)
 
     def _age(self) -> float:
         return asyncio.get_running_loop().time() - self._tried_at
@@ -155,6 +164,11 @@ class Account:
         """A run was refused for want of a sign-in, whatever we believed."""
         self._sign_in.refresh()
 
+    def trust_sign_in(self) -> None:
+        """A run was answered: whatever `status` says or fails to say, somebody is signed in."""
+        if not self.authenticated:
+            self._sign_in.learn(SignIn(authenticated=True))
+
     async def _check_sign_in(self) -> SignIn:
         if not self._agent.has_api_key:
             return await self._agent.sign_in()
@@ -182,6 +196,8 @@ class Account:
         while True:
             await asyncio.sleep(SIGN_IN_WATCH if self.authenticated else NO_SIGN_IN_LASTS)
             await asyncio.shield(self._sign_in.refresh())
+            if self.authenticated and self._models.value is None:
+                await asyncio.shield(self._models.refresh())
 
     def _sign_in_lasts(self) -> float:
         return SIGN_IN_LASTS if self.authenticated else NO_SIGN_IN_LASTS

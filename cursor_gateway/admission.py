@@ -34,7 +34,7 @@ class Admission:
         """Programs without a `Host` are no browsers, and only browsers are the danger here."""
         if host is None:
             return
-        name = (urlsplit(f"//{host}").hostname or "").rstrip(".") if "@" not in host else ""
+        name = _host_of(f"//{host}").rstrip(".")
         if is_loopback(name) or name in self._hosts or (self._any_address and _is_address(name)):
             return
         raise HostNotAllowed("This gateway does not answer to that host name.")
@@ -44,10 +44,8 @@ class Admission:
         if origin is None:
             return None
         known = origin.lower().rstrip("/")
-        split = urlsplit(known)
-        if known in self._origins:
-            return origin
-        if split.scheme in ("http", "https") and is_loopback(split.hostname or ""):
+        is_web = known.startswith(("http://", "https://"))
+        if known in self._origins or (is_web and is_loopback(_host_of(known))):
             return origin
         raise OriginNotAllowed("Pages of that origin may not use this gateway.")
 
@@ -69,6 +67,16 @@ def check_content_type(content_type: str) -> None:
     kind = content_type.partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and "+json" in kind):
         raise UnsupportedMediaType("The body must be JSON.")
+
+
+def _host_of(url: str) -> str:
+    """The host of `url`; empty where there is more in it than scheme, host and port."""
+    try:
+        split = urlsplit(url)
+        is_plain = split.port != 0 and not (split.path or split.query or "@" in split.netloc)
+    except ValueError:
+        return ""
+    return (split.hostname or "") if is_plain else ""
 
 
 def _same(key: bytes, offered: str) -> bool:

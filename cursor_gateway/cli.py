@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
+import uuid
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -161,13 +164,15 @@ async def _ask(settings: Settings, question: str, model: str, as_json: bool) -> 
     from cursor_gateway.gateway import Gateway
 
     gateway = Gateway(settings, os.environ)
-    fold = ChatFold("ask", 0, model, legacy=False)
+    fold = ChatFold(f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), model, legacy=False)
     conversation = Conversation(model, (Message("user", (Text(question),)),))
+    answer = gateway.answer(conversation, gateway.workspaces.choose(None))
     try:
-        async for batch in gateway.answer(conversation, gateway.workspaces.choose(None)):
-            fold.feed(batch)
-            if not as_json:
-                _print_events(batch)
+        async with aclosing(answer) as batches:
+            async for batch in batches:
+                fold.feed(batch)
+                if not as_json:
+                    _print_events(batch)
     finally:
         await gateway.close()
     if as_json:

@@ -92,8 +92,8 @@ class Delivery:
                         await response.write(encoder.heartbeat())
                     else:
                         await response.write(encoder.keep_alive())
-        except (asyncio.CancelledError, ConnectionError):
-            raise
+        except ConnectionError:
+            log.debug("request %s: the client left", request[REQUEST_ID])
         except Exception as error:
             if not response.prepared:
                 raise

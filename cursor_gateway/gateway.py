@@ -28,9 +28,11 @@ log = logging.getLogger(__name__)
 class Gateway:
     """Owns everything that lives longer than a request. Made and used inside one event loop."""
 
-    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Settings, env: Mapping[str, str], *, owns_process: bool = False
+    ) -> None:
         self._settings = settings
-        self._children = Children()
+        self._children = Children(owns_process=owns_process)
         self.workspaces = Workspaces(
             self._children.scratch, settings.workspace, settings.workspace_roots
         )
@@ -65,6 +67,7 @@ class Gateway:
                             if events := turn.feed(batch):
                                 yield events
                             if not turn.wants_more:
+                                self.account.trust_sign_in()
                                 break
                     except NotAuthenticated:
                         self.account.doubt_sign_in()

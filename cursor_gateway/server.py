@@ -32,6 +32,7 @@ from cursor_gateway.errors import (
     ShuttingDown,
 )
 from cursor_gateway.gateway import Gateway
+from cursor_gateway.protocol import Runner
 from cursor_gateway.settings import Settings, SettingsError, load
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class Server:
         self._idle = asyncio.Event()
         self._idle.set()
         # A handler is cancelled when its client leaves: that is what stops the agent.
-        self._runner = web.AppRunner(
+        self._runner = Runner(
             self._application(),
             handler_cancellation=True,
             access_log=None,
@@ -252,12 +253,33 @@ async def serving(settings: Settings, env: Mapping[str, str]) -> AsyncIterator[S
 
 async def _body(request: web.Request) -> Mapping[str, Any]:
     try:
-        body = orjson.loads(await request.read())
-    except orjson.JSONDecodeError as error:
-        raise InvalidJson(f"The body is not valid JSON: {error}.") from None
+        data = await request.read()
+    except web.RequestPayloadError:
+        raise InvalidRequest("The body is not in the encoding that it names.") from None
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        body = _body_with_half_characters(data)
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object.")
     return body
+
+
+def _body_with_half_characters(data: bytes) -> object:
+    """A client may have cut a text inside an emoji; JSON can carry the half, UTF-8 cannot."""
+    try:
+        return orjson.loads(_ESCAPES.sub(_whole_character, data))
+    except orjson.JSONDecodeError as error:
+        raise InvalidJson(f"The body is not valid JSON: {error}.") from None
+
+
+# All escapes, so that the two bytes of an escaped backslash are never taken for half of one.
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPES = re.compile(rb"(?:%b%b)|(%b|%b)|\\." % (_HIGH, _LOW, _HIGH, _LOW), re.DOTALL)
+
+
+def _whole_character(escape: re.Match[bytes]) -> bytes:
+    return b"\\ufffd" if escape[1] else escape[0]
 
 
 def _error_response(request: web.Request, error: GatewayError) -> web.Response:
@@ -303,7 +325,7 @@ async def serve_until_signal(
     signals: asyncio.Queue[None] = asyncio.Queue()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, signals.put_nowait, None)
-    gateway = Gateway(settings, env)
+    gateway = Gateway(settings, env, owns_process=True)
     server = Server(settings, gateway)
     at_once = False
     try:

@@ -158,7 +158,7 @@ FIELDS: Mapping[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.f
 
 def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None) -> Loaded:
     path = file or config_file(env)
-    written = _read(path, required=file is not None)
+    written = _read(path, required=file is not None or bool(env.get("CURSOR_GATEWAY_CONFIG")))
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name, spec in FIELDS.items():
@@ -264,7 +264,7 @@ def _pair(entry: str) -> tuple[str, str]:
 
 
 _CONVERTERS: Mapping[str, Any] = {
-    "str": str,
+    "str": lambda value: str(value).strip(),
     "int": int,
     "float": float,
     "bool": _boolean,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cursor_gateway import errors
+from cursor_gateway.core.native_tools import TABLE
 from cursor_gateway.settings import FIELDS, Settings, shown
 
 DOCS = Path(__file__).parent
@@ -99,9 +100,29 @@ def _error_classes() -> list[type[errors.GatewayError]]:
     return [kind for kind in known if kind not in branches]
 
 
+def tools_page() -> str:
+    """docs/tools.md with its table of equivalents written anew; the rest is ours."""
+    page = (DOCS / "tools.md").read_text()
+    head, _, rest = page.partition(_TABLE_BEGINS)
+    _, _, tail = rest.partition(_TABLE_ENDS)
+    by_equivalents: dict[str, list[str]] = {}
+    for name, natives in TABLE.items():
+        names = "; else ".join(", ".join(native.names.split()) for native in natives)
+        by_equivalents.setdefault(names, []).append(f"`{name}`")
+    rows = [f"| {', '.join(ours)} | {theirs} |" for theirs, ours in by_equivalents.items()]
+    table = "\n".join([_TOOLS_HEAD, *rows, "| `mcp` | the tool's own name |"])
+    return f"{head}{_TABLE_BEGINS}\n\n{table}\n\n{_TABLE_ENDS}{tail}"
+
+
+_TABLE_BEGINS = "<!-- the table of core/native_tools.py, written by `make docs` -->"
+_TABLE_ENDS = "<!-- end of the table -->"
+_TOOLS_HEAD = "| the agent's tool | the client's, by any of these names |\n|---|---|"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "configuration.md": configuration,
     "errors.md": error_page,
+    "tools.md": tools_page,
 }
 
 

@@ -13,6 +13,7 @@ start is recorded in `calls/`.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -109,6 +110,8 @@ def models(argv: Sequence[str], out: IO[str]) -> int:
     record(argv, None)
     if not account() and not os.environ.get("CURSOR_API_KEY"):
         return fail(MODELS_NO_AUTH)
+    if (HOME / "offline").exists():
+        return fail("Failed to load models: getaddrinfo ENOTFOUND api2.cursor.sh\n")
     listing = (HOME / "models.txt").read_text()
     if take_one("truncate-models"):
         listing = listing[: len(listing) // 2]
@@ -282,6 +285,14 @@ class Run:
             start_new_session=True,
         )
 
+    def do_stranger(self, _: str) -> None:
+        """As `grandchild`, but with an environment of its own: nothing shows whose it is."""
+        marker = f"import signal, sys; signal.signal(15, 1); sys.argv.append({str(HOME)!r})"
+        child = subprocess.Popen(
+            [sys.executable, "-c", f"{marker}; signal.pause()"], start_new_session=True, env={}
+        )
+        (HOME / "stranger").write_text(str(child.pid))
+
     def do_hang(self, _: str) -> None:
         self.out.flush()
         while True:
@@ -314,6 +325,26 @@ class Run:
     def do_half_line(self, _: str) -> int:
         self.out.write('{"type":"assistant","message":{"role":"assi')
         return 1
+
+    def do_half_echo(self, _: str) -> int:
+        self.out.write('{"type":"user","message":{"content":[{"text":' + json.dumps(self.prompt))
+        return 1
+
+    def do_mirror(self, _: str) -> None:
+        """An early version wrote its events to stderr, too, the prompt among them."""
+        event = {"type": "user", "message": {"content": [{"text": self.prompt}]}}
+        sys.stderr.write(f"{json.dumps(event)}\n")
+
+    def do_unended_result(self, _: str) -> None:
+        """The result without its newline, and no end."""
+        self.out.flush()
+        out, self.emitter._out = self.emitter._out, io.StringIO()
+        self.emitter.result()
+        *lines, result = self.emitter._out.getvalue().splitlines()
+        out.write("\n".join([*lines, result[:40]]))
+        out.flush()
+        out.write(result[40:])
+        self.do_hang("")
 
     def do_end_turn(self, _: str) -> None:
         self.emitter.end_turn()

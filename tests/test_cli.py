@@ -54,6 +54,18 @@ def test_ask_as_json_is_a_chat_completion(fake: FakeAgent) -> None:
     }
 
 
+def test_ask_into_a_closed_pipe_ends_quietly(fake: FakeAgent) -> None:
+    program = [sys.executable, "-m", "cursor_gateway", "ask", "[[slowly:200]]"]
+    with subprocess.Popen(
+        program, env=fake.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as ask:
+        assert ask.stdout is not None and ask.stderr is not None
+        ask.stdout.read(1)
+        ask.stdout.close()
+        complaints = ask.stderr.read()
+    assert (ask.returncode, complaints) == (1, b"")
+
+
 def test_ask_says_what_went_wrong_and_what_to_do(fake: FakeAgent) -> None:
     done = run(fake, "ask", "--model", "gpt-99", "hi")
     assert done.returncode == 1
@@ -115,6 +127,8 @@ def test_config_shows_values_and_where_they_came_from(fake: FakeAgent, tmp_path:
         (["serve"], {"PORT": "many"}, "port (env PORT) must be a whole number"),
         (["serve", "--workspace", "/nonexistent"], {}, "no directory /nonexistent"),
         (["serve", "--config", "/nonexistent"], {}, "no configuration file"),
+        (["serve"], {"CURSOR_GATEWAY_CONFIG": "/nonexistent"}, "no configuration file"),
+        (["serve", "--host", "0.0.0.0"], {"CURSOR_GATEWAY_API_KEY": "  "}, "needs a key"),
         (["serve", "--agent-mode", "wild"], {}, "'wild' is not one of"),
         (["serve", "--port"], {}, "requires an argument"),
         (["dance"], {}, "No such command"),

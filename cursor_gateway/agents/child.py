@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from cursor_gateway.agents import process_tree
+from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.errors import AgentFailed
 
 log = logging.getLogger(__name__)
@@ -117,11 +118,16 @@ class Child:
         self._stdin.close()
         if self._stdout_fd >= 0:
             self._loop.add_reader(self._stdout_fd, self._discard_stdout)
+        family = self._family()
         if not await self._exits_within(patience):
-            process_tree.signal_all(process_tree.members(self.pid, self._mark), signal.SIGTERM)
+            family |= self._family()
+            process_tree.signal_all(family, signal.SIGTERM)
             await self._exits_within(grace)
-        await self._sweep()
+        await self._sweep(family)
         self._close()
+
+    def _family(self) -> set[Process]:
+        return process_tree.members(self.pid, self._mark)
 
     async def _feed(self, rest: memoryview) -> None:
         fd = self._stdin.fileno()
@@ -137,14 +143,15 @@ class Child:
         finally:
             self._stdin.close()
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, family: set[Process]) -> None:
+        """Until none of `family` is left, nor of those who were born meanwhile."""
         for _ in range(SWEEPS):
-            left = process_tree.members(self.pid, self._mark)
-            if not left and self._exited.done():
+            family = process_tree.still_alive(family) | self._family()
+            if not family and self._exited.done():
                 return
-            process_tree.signal_all(left, signal.SIGKILL)
+            process_tree.signal_all(family, signal.SIGKILL)
             await self._exits_within(SWEEP_INTERVAL)
-            process_tree.reap(pid for pid in left if pid != self.pid)
+            process_tree.reap(process for process in family if process.pid != self.pid)
             if self._exited.done():
                 await asyncio.sleep(SWEEP_INTERVAL)
         log.warning("agent %d left processes that SIGKILL does not end", self.pid)
@@ -200,6 +207,8 @@ class Child:
                 self._loop.remove_reader(self._stdout_fd)
 
     def _close(self) -> None:
+        if self._closed:
+            return
         self._closed = True
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
@@ -208,9 +217,16 @@ class Child:
 
 
 class Children:
-    """All agents of one gateway: none is forgotten, none outlives it."""
+    """All agents of one gateway: none is forgotten, none outlives it.
 
-    def __init__(self) -> None:
+    Where the whole process is the gateway's (`owns_process`), a child that nobody here started is
+    an orphan of some agent. Whose, cannot be seen; but when all agents that ran when it was first
+    seen are gone, its own is among them.
+    """
+
+    def __init__(self, *, owns_process: bool) -> None:
+        self._owns_process = owns_process
+        self._orphans: dict[Process, set[Child]] = {}
         self._id = secrets.token_hex(8)
         self._counter = 0
         self._alive: set[Child] = set()
@@ -254,6 +270,7 @@ class Children:
         await asyncio.gather(*self._endings, return_exceptions=True)
         await asyncio.gather(*(child.stop(grace=grace) for child in self._alive))
         self._alive.clear()
+        self._end_orphans()
         shutil.rmtree(self.scratch, ignore_errors=True)
         await asyncio.to_thread(self._dismiss_guardian)
 
@@ -266,8 +283,19 @@ class Children:
         try:
             await child.stop(patience)
             self._alive.discard(child)
+            self._end_orphans()
         finally:
             then()
+
+    def _end_orphans(self) -> None:
+        if not self._owns_process:
+            return
+        known = {child.pid for child in self._alive} | {self._guardian.pid}
+        found = process_tree.strangers(known)
+        self._orphans = {orphan: self._orphans.get(orphan, set(self._alive)) for orphan in found}
+        ownerless = [orphan for orphan, owners in self._orphans.items() if not owners & self._alive]
+        process_tree.signal_all(ownerless, signal.SIGKILL)
+        process_tree.reap(found)
 
     def _dismiss_guardian(self) -> None:
         assert self._guardian.stdin is not None

@@ -3,7 +3,9 @@
 A process group is not enough: the CLI's background shells and helpers move into groups and
 sessions of their own, and may outlive it. So each agent carries a *mark* in its environment, which
 all its descendants inherit, and the gateway adopts orphans (on Linux, as a "child subreaper"): what
-an agent leaves behind becomes our own child, where one cheap look finds it.
+an agent leaves behind becomes our own child, where one cheap look finds it. A descendant may have
+been given an environment without the mark; it is found below its parents, and once it has lost
+them, as a child of ours that we did not start.
 
 Run as a program, this file is the guardian: it waits until the gateway's end of its stdin closes,
 then ends every process with the gateway's mark and removes the scratch directories. That is how a
@@ -20,8 +22,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 MARK = "CURSOR_GATEWAY_RUN"
 
@@ -32,18 +35,38 @@ _PR_SET_CHILD_SUBREAPER = 36
 _GUARDIAN_SECONDS = 5.0
 
 
+class Process(NamedTuple):
+    pid: int
+    started: str
+
+
 def adopt_orphans() -> None:
     """Make this process the parent of whatever its agents leave behind."""
     if _LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def members(root: int, mark: str) -> list[int]:
+def members(root: int, mark: str) -> set[Process]:
     """The living processes of the tree that began with `root` and carries `mark`."""
     if not _LINUX:
-        return marked(mark)
+        return {Process(pid, "") for pid in marked(mark)}
     ours = [pid for pid in _children(os.getpid()) if pid == root or _has_mark(pid, mark)]
-    return [pid for pid in _with_descendants(ours) if not _is_dead(pid)]
+    return _alive(_with_descendants(ours))
+
+
+def strangers(known: Collection[int]) -> set[Process]:
+    """Our own children, dead or alive, that we did not start: orphans that we adopted."""
+    children = _children(os.getpid()) if _LINUX else []
+    return {Process(pid, _started(pid)) for pid in children if pid not in known}
+
+
+def still_alive(processes: Iterable[Process]) -> set[Process]:
+    """Those of `processes` that live, and are not others that got the same number later."""
+    return _alive(process.pid for process in processes) & set(processes)
+
+
+def _alive(pids: Iterable[int]) -> set[Process]:
+    return {Process(pid, _started(pid)) for pid in pids if not _is_dead(pid)}
 
 
 def marked(mark: str) -> list[int]:
@@ -53,15 +76,15 @@ def marked(mark: str) -> list[int]:
     return [pid for pid in _all() if _has_mark(pid, mark) and not _is_dead(pid)]
 
 
-def signal_all(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
+def signal_all(processes: Iterable[Process], number: int) -> None:
+    for pid in (process.pid for process in processes):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
-def reap(pids: Iterable[int]) -> None:
+def reap(processes: Iterable[Process]) -> None:
     """Collect adopted orphans that died; they would stay zombies for as long as we live."""
-    for pid in pids:
+    for pid in (process.pid for process in processes):
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
@@ -99,6 +122,11 @@ def _is_dead(pid: int) -> bool:
     return _stat(pid)[:1] in ([], [b"Z"], [b"X"])
 
 
+def _started(pid: int) -> str:
+    """When it was started: with its number, that names a process for ever."""
+    return b"".join(_stat(pid)[19:20]).decode()
+
+
 def _stat(pid: int) -> list[bytes]:
     """State, parent and more; nothing when the process is gone. Names may contain anything."""
     try:
@@ -123,7 +151,9 @@ def guard(mark: str, scratch: Path) -> None:
         pass
     deadline = time.monotonic() + _GUARDIAN_SECONDS
     while (left := marked(mark)) and time.monotonic() < deadline:
-        signal_all(left, signal.SIGKILL)
+        # With their descendants, which need not carry the mark, and from the root down, so that
+        # none is told of the death of another.
+        signal_all(_alive(_with_descendants(left)), signal.SIGKILL)
         time.sleep(0.05)
     shutil.rmtree(scratch, ignore_errors=True)
 

@@ -28,6 +28,7 @@ from cursor_gateway.core.events import (
 from cursor_gateway.core.line_buffer import LineBuffer
 from cursor_gateway.errors import GatewayError
 
+_RESULT = b'{"type":"result"'
 _NOISE_LINES = 50
 _NOISE_LINE_BYTES = 2000
 
@@ -64,7 +65,20 @@ class AgentStream:
         events: list[Event] = []
         for line in self._lines.feed(data):
             self._line(line, events)
+        begins, ends = self._lines.unfinished
+        if begins.startswith(_RESULT) and ends.endswith(b"}"):
+            self._unfinished_result(events)
         return events
+
+    def _unfinished_result(self, events: list[Event]) -> None:
+        """`result` ends the answer at once, even where its newline never comes."""
+        line = self._lines.close()
+        try:
+            orjson.loads(line)
+        except orjson.JSONDecodeError:
+            self._lines.feed(line)
+        else:
+            self._line(line, events)
 
     def close(self) -> list[Event]:
         """The agent's stdout ended. A last line may stand there without its newline."""

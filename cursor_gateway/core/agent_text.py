@@ -63,7 +63,8 @@ _CONFIG_RACE = re.compile(
     r"cli-config\.json.*(?:enoent|rename)|(?:enoent|rename).*cli-config\.json"
 )
 
-_MODEL_LIST = re.compile(r"\s*Available models:.*", re.DOTALL)
+_MODEL_LIST = re.compile(r"\.?\s*Available models:.*", re.DOTALL)
+_EVENT = re.compile(r"\s*(?:stdout|stderr)?\s*\{")
 _LEADING_LABEL = re.compile(r"^(?:[A-Z]|Error|ERROR|error|\w+Error): ")
 
 
@@ -74,11 +75,12 @@ def plain(text: str) -> str:
 
 def classify_failure(text: str, *, exit_code: int | None = None) -> errors.GatewayError:
     """The error that the CLI's last words mean."""
-    words = plain(text)
-    folded = words.casefold()
+    words = _words(text)
     for kind, pattern in _CLASSIFIERS:
-        if pattern.search(folded):
-            return kind(_sentence("Cursor's agent says:", words))
+        if found := pattern.search(words.lower()):
+            # What stands on the lines before it is about something else.
+            begins = words.rfind("\n", 0, found.start()) + 1
+            return kind(_sentence("Cursor's agent says:", words[begins:]))
     if exit_code is None:
         return errors.AgentFailed(_sentence("Cursor's agent failed:", words))
     return errors.AgentFailed(
@@ -87,7 +89,13 @@ def classify_failure(text: str, *, exit_code: int | None = None) -> errors.Gatew
 
 
 def is_config_race(text: str) -> bool:
-    return bool(_CONFIG_RACE.search(plain(text).casefold()))
+    return bool(_CONFIG_RACE.search(_words(text).lower()))
+
+
+def _words(text: str) -> str:
+    """Without events, whole or half: some versions mirror them, and one echoes the prompt."""
+    lines = plain(text).splitlines()
+    return "\n".join(line for line in lines if not _EVENT.match(line))
 
 
 def _sentence(start: str, words: str) -> str:
@@ -141,10 +149,12 @@ class ModelList:
 
 
 def parse_models(output: str) -> ModelList:
-    lines = [line.strip() for line in plain(output).splitlines()]
+    # What stands behind the last newline may be half a line.
+    lines = [line.strip() for line in plain(output).split("\n")[:-1]]
     found = (_MODEL_LINE.match(line) for line in lines)
-    models = tuple(Model(id=match[1], name=match[2]) for match in found if match)
-    return ModelList(models, complete=any(line.startswith("Tip:") for line in lines))
+    models = {match[1]: Model(id=match[1], name=match[2]) for match in found if match}
+    complete = any(line.startswith("Tip:") for line in plain(output).split("\n"))
+    return ModelList(tuple(models.values()), complete)
 
 
 def parse_version(output: str) -> str:

@@ -35,6 +35,11 @@ class LineBuffer:
         self._keep(lines.pop())
         return lines
 
+    @property
+    def unfinished(self) -> tuple[bytes, bytes]:
+        """The beginning and the end of the line that has not ended yet."""
+        return (self._pieces[0], self._pieces[-1]) if self._pieces else (b"", b"")
+
     def close(self) -> bytes:
         """The last line, when the stream ended without a newline; else empty."""
         last = b"".join(self._pieces)

@@ -7,15 +7,23 @@ it may be anything, and it may never make us fetch something.
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from cursor_gateway.core.conversation import JsonOutput
 from cursor_gateway.errors import InvalidRequest
 
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+
 # A model that was told not to still likes to put its JSON into a code block.
 _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL)
+
+# A repeated group can make Python's matcher try every way to cut a text into pieces.
+_MAY_TAKE_FOR_EVER = re.compile(r"\)(?:[*+]|\{\d*,\})")
+_LONGEST_MATCHED = 5000
 
 
 def instruction(output: JsonOutput) -> str:
@@ -60,12 +68,28 @@ def check_schema(output: JsonOutput, param: str) -> None:
 
 def _validator(output: JsonOutput) -> Any:
     # Imported here: 60 ms that only requests with a schema pay.
-    from jsonschema.validators import Draft202012Validator, validator_for
+    from jsonschema.validators import Draft202012Validator, extend, validator_for
     from jsonschema_specifications import REGISTRY
 
     schema = dict(output.schema or {})
+    kind = validator_for(schema, default=Draft202012Validator)
     # With a registry of our own, a remote `$ref` is an error instead of a download.
-    return validator_for(schema, default=Draft202012Validator)(schema, registry=REGISTRY)
+    guarded: Any = extend(kind, {"pattern": _pattern})  # type: ignore[no-untyped-call]
+    return guarded(schema, registry=REGISTRY)
+
+
+def _pattern(
+    validator: Any, pattern: object, value: object, schema: object
+) -> Iterator[ValidationError]:
+    """The client's pattern, unless it could take for ever: nothing else runs meanwhile."""
+    from jsonschema.exceptions import ValidationError
+
+    if not isinstance(value, str) or not isinstance(pattern, str):
+        return
+    if len(value) > _LONGEST_MATCHED or _MAY_TAKE_FOR_EVER.search(pattern):
+        return
+    if not re.search(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
 
 
 def first_violation(document: object, output: JsonOutput) -> str:
@@ -78,6 +102,8 @@ def first_violation(document: object, output: JsonOutput) -> str:
         return f"its schema refers to {error.ref!r}, which is not part of it."
     except RecursionError:
         return "it is nested too deeply to be checked."
+    except re.error as error:
+        return f"its schema has a pattern that is none ({error})."
     if violation is None:
         return ""
     where = violation.json_path.removeprefix("$").removeprefix(".") or "the document"

@@ -96,10 +96,7 @@ class ToolTextParser:
         self._in_string = False
         self._escaped = False
         self._called = False
-
-    def feed(self, text: str) -> list[Piece]:
-        pieces: list[Piece] = []
-        steps = {
+        self._steps = {
             _State.TEXT: self._text,
             _State.TAG: self._tag,
             _State.BODY: self._in_body,
@@ -107,10 +104,13 @@ class ToolTextParser:
             _State.GAP: self._gap,
             _State.OVER: self._over,
         }
+
+    def feed(self, text: str) -> list[Piece]:
+        pieces: list[Piece] = []
         rest = self._held + text
         self._held = ""
         while rest:
-            rest = steps[self._state](rest, pieces)
+            rest = self._steps[self._state](rest, pieces)
         return pieces
 
     def close(self) -> list[Piece]:

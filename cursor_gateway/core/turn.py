@@ -106,7 +106,6 @@ class Turn:
 
     def _take(self, event: Event, out: list[Event]) -> None:
         if isinstance(event, TextDelta):
-            self._output_bytes += size_of(event.text)
             if self._parser is None:
                 self._say(event.text, out)
             elif self._burst_is_settled(out):
@@ -162,6 +161,7 @@ class Turn:
     def _pass_on(self, text: str, out: list[Event]) -> None:
         if not text:
             return
+        self._output_bytes += size_of(text)
         waits_for_call = self._must_call and not self._calls
         if self._conversation.output or self._unreadable or waits_for_call:
             self._held.append(text)
@@ -177,6 +177,7 @@ class Turn:
             return
         self._release_held(out)
         self._calls += 1
+        self._output_bytes += size_of(call.arguments)
         out.append(call)
 
     def _agent_calls(self, event: AgentCall, out: list[Event]) -> None:

@@ -19,7 +19,7 @@ from tests.conftest import eventually
 
 @pytest.fixture
 async def children() -> AsyncIterator[Children]:
-    children = Children()
+    children = Children(owns_process=False)
     yield children
     await children.close(0.0)
     assert not children.scratch.exists()
@@ -85,7 +85,7 @@ async def test_the_end_comes_with_the_process_though_a_grandchild_holds_the_pipe
     )
     assert await read_all(child) == b"done\n"
     await child.stop()
-    assert process_tree.members(child.pid, child._mark) == []
+    assert process_tree.members(child.pid, child._mark) == set()
 
 
 async def test_a_process_blocked_on_its_full_pipe_can_be_stopped(children: Children) -> None:
@@ -149,7 +149,7 @@ async def test_a_program_that_cannot_be_started_says_why(children: Children) -> 
 
 
 async def test_closing_ends_everybody(tmp_path: Path) -> None:
-    children = Children()
+    children = Children(owns_process=False)
     running = [
         python(
             children, "import signal; signal.signal(15, 1); print(1, flush=True); signal.pause()"

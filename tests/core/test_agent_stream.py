@@ -225,6 +225,17 @@ def test_the_end_of_a_turn_is_noticed_before_its_result() -> None:
     assert not stream.turn_ended
 
 
+def test_a_result_that_only_looks_finished_is_waited_for() -> None:
+    data = lines(assistant("{}", timestamp_ms=1), result("{}"))
+    data = data.replace(b": ", b":").replace(b", ", b",").rstrip(b"\n")
+    at = data.rindex(b"{}") + 2
+    stream = AgentStream(partial=True)
+    assert text(stream.feed(data[:at])) == "{}"
+    assert not stream.finished
+    stream.feed(data[at:])
+    assert stream.finished
+
+
 def test_noise_is_kept_for_the_classifier_and_bounded() -> None:
     data = b"\n  \nT: hello\n[1,2]\n" + b"x" * 5000 + b"\n" + b"y\n" * 100
     _, stream = feed([data], True)

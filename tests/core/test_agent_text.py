@@ -106,6 +106,16 @@ def test_a_list_without_its_tip_was_cut_short() -> None:
     assert not parse_models(recording("models.txt")[:300]).complete
 
 
+def test_half_a_line_is_no_model_and_twice_the_same_is_one() -> None:
+    listed = parse_models("a - A\na - A\nb - B (default)\nc - Compo")
+    assert [model.id for model in listed.models] == ["a", "b"]
+
+
+def test_the_models_refusal_reads_well() -> None:
+    words = "Cannot use this model: gpt-99. Available models: auto, b"
+    assert str(classify_failure(words)) == "Cursor's agent says: Cannot use this model: gpt-99."
+
+
 def test_the_version_is_the_last_line() -> None:
     assert parse_version("notice\n2026.09.15-d2fe57e\n\n") == "2026.09.15-d2fe57e"
     assert parse_version("\n") == ""

@@ -117,6 +117,11 @@ def test_a_tag_may_carry_the_id_that_the_model_saw_in_the_history() -> None:
     assert calls(parse([written("ls", {}, '<tool_call id="call_1">')])) == [("ls", {})]
 
 
+def test_a_smaller_than_sign_in_a_broken_call_is_no_end() -> None:
+    (piece,) = parse(['<tool_call>{"name": x < 5}</tool_call>'])
+    assert isinstance(piece, Garbled) and piece.raw.endswith("x < 5}")
+
+
 def test_a_forgotten_closing_tag_is_understood() -> None:
     text = '<tool_call>{"name": "ls", "arguments": {}}'
     assert calls(parse([text])) == [("ls", {})]

@@ -140,6 +140,8 @@ def test_limits_hold_for_the_text_around_calls() -> None:
     out = turn(max_tokens=1).feed([TextDelta("12345678" + CALL), END])
     assert out[0] == TextDelta("1234")
     assert isinstance(out[1], Finished) and out[1].reason == "length"
+    out = turn(max_tokens=1).feed([TextDelta("1234<"), END])
+    assert text(out) == "1234" and isinstance(out[-1], Finished) and out[-1].reason == "length"
     subject = turn(stop=("123STOP",), max_tokens=1)
     out = subject.feed([TextDelta("xx123ST"), END])
     assert text(out) == "xx12" and isinstance(out[-1], Finished) and out[-1].reason == "length"

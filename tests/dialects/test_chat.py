@@ -24,6 +24,7 @@ from cursor_gateway.core.conversation import (
 )
 from cursor_gateway.core.events import (
     AgentCall,
+    AgentCallDone,
     Event,
     Finished,
     TextDelta,
@@ -292,6 +293,7 @@ EVENTS: list[Event] = [
     ThinkingDelta("hm"),
     TextDelta("Grüße\n\u2028"),
     AgentCall("c", "read", {}),
+    AgentCallDone("read", {}, {}),
     Finished("stop", Usage(10, 5, 3)),
 ]
 

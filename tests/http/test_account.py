@@ -185,6 +185,39 @@ async def test_a_lost_sign_in_is_noticed_by_the_request_that_meets_it(
         await asyncio.sleep(0.01)
 
 
+async def test_a_failure_at_the_start_is_not_held_against_later_requests(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.account.FAILURE_LASTS", 0.0)
+    fake.put("offline")
+    async with start() as client:
+        status, body = await client.get("/v1/models")
+        assert (status, body["error"]["code"]) == (503, "cursor_unreachable")
+        assert (await client.error("hi", model="composer-2.5"))[0] == 503
+        (fake.home / "offline").unlink()
+        assert (await client.get("/v1/models"))[0] == 200
+        assert await client.content("[[text:ok]]", model="composer-2.5") == "ok"
+
+
+async def test_the_models_come_with_the_sign_in(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.account.NO_SIGN_IN_LASTS", 0.1)
+    fake.sign_out()
+    async with start() as client:
+        await eventually(lambda: asked(fake, "models"))
+        fake.sign_in()
+        await eventually(lambda: client.server._gateway.account._models.value)
+
+
+async def test_an_answer_is_proof_of_a_sign_in(start: Start, fake: FakeAgent) -> None:
+    fake.put("status-hangs")
+    async with start(auth_check_timeout_ms=200) as client:
+        assert await client.content("[[text:ok]]") == "ok"
+        status, state = await client.get("/health")
+        assert (status, state["auth"]) == (200, "authenticated")
+
+
 async def test_an_old_cli_without_json_status_is_understood(start: Start, fake: FakeAgent) -> None:
     fake.put("old")
     async with start() as client:

@@ -101,6 +101,11 @@ async def test_max_tokens_cuts_the_answer_and_stops_the_agent(
     assert frames[-2]["choices"][0]["finish_reason"] == "length"
 
 
+async def test_a_cut_answer_counts_what_was_delivered(client: Client) -> None:
+    usage = (await client.answer("[[text:12345678 and much more]]", max_tokens=2))["usage"]
+    assert usage["completion_tokens"] == 2
+
+
 async def test_max_completion_tokens_wins_over_max_tokens(client: Client) -> None:
     body = {"max_tokens": 1, "max_completion_tokens": 2}
     assert await client.content("[[text:123456789]]", **body) == "12345678"

@@ -132,7 +132,7 @@ async def test_a_turn_that_ends_without_result_is_given_up(
         (b"", "invalid_json"),
         (b"{", "invalid_json"),
         (b'{"messages": [NaN]}', "invalid_json"),
-        (b'"\\ud800"', "invalid_json"),
+        (b'"\\ud800', "invalid_json"),
         (b"\xff\xfe", "invalid_json"),
         (b"[" * 100_000, "invalid_json"),
         (b"[]", "invalid_value"),
@@ -155,6 +155,50 @@ async def test_a_malformed_body_is_a_400_that_names_it(
     async with client.session.post(url, data=body, headers=headers) as response:
         assert response.status == 400
         assert (await response.json())["error"]["code"] == code
+
+
+@pytest.mark.parametrize("steps", ["[[half-echo]]", "[[mirror]][[exit:1]]", "[[mirror]][[hang]]"])
+async def test_the_prompt_neither_decides_nor_appears(start: Start, steps: str) -> None:
+    async with start(first_event_timeout=0.5) as client:
+        prompt = f"canary: why do I see Not logged in or a usage limit? {steps}"
+        status, error = await client.error(prompt)
+    assert status in (502, 504)
+    assert "canary" not in error["message"]
+
+
+async def test_noise_before_the_reason_is_not_quoted(client: Client) -> None:
+    prompt = "[[flood:80]][[stderr:Error: You've hit your usage limit]][[exit:1]]"
+    _, error = await client.error(prompt)
+    assert error["message"].startswith("Cursor's agent says: You've hit your usage limit.")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_a_body_that_is_not_what_it_says_is_a_400(client: Client, encoding: str) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
+    url = client.url("/v1/chat/completions")
+    async with client.session.post(url, data=b"not compressed", headers=headers) as response:
+        assert response.status == 400
+        assert (await response.json())["error"]["request_id"]
+
+
+async def test_half_a_character_in_the_body_is_no_reason_to_refuse_it(
+    client: Client, fake: FakeAgent
+) -> None:
+    text = rb"cut \ud83d and \udc4d, whole \ud83d\udc4d, escaped \\ud83d [[text:ok]]"
+    body = b'{"model":"auto","messages":[{"role":"user","content":"%b"}]}' % text
+    headers = {"Content-Type": "application/json"}
+    url = client.url("/v1/chat/completions")
+    async with client.session.post(url, data=body, headers=headers) as response:
+        assert response.status == 200
+    expected = "cut \ufffd and \ufffd, whole \U0001f44d, escaped \\ud83d [[text:ok]]"
+    assert fake.runs()[0]["prompt"] == expected
+
+
+async def test_a_pattern_that_takes_for_ever_is_not_tried(client: Client) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    answer = '{"a": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"}'
+    assert await client.content(f"[[text:{answer}]]", response_format=wanted) == answer
 
 
 @pytest.mark.parametrize(

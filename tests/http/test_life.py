@@ -251,6 +251,57 @@ async def test_after_sigkill_of_the_gateway_nothing_lives_on(fake: FakeAgent) ->
         await eventually(lambda: not list((fake.home / "tmp").iterdir()))
 
 
+def _is_alive(fake: FakeAgent) -> bool:
+    return not process_tree._is_dead(int((fake.home / "stranger").read_text()))
+
+
+async def test_a_grandchild_without_any_mark_dies_when_the_client_leaves(
+    client: Client, fake: FakeAgent
+) -> None:
+    async with client.chat("[[stranger]][[text:one]][[hang]]", stream=True) as response:
+        await anext(frames_of(response))
+        assert _is_alive(fake)
+    await eventually(lambda: not _is_alive(fake))
+
+
+@pytest.mark.parametrize("prompt", ["[[stranger]][[text:one]]", "[[stranger]][[exit:1]]"])
+async def test_a_grandchild_without_any_mark_dies_after_the_end(
+    fake: FakeAgent, prompt: str
+) -> None:
+    async with gateway_process(fake) as (_, url), streaming(url, prompt) as response:
+        await response.read()
+        await eventually(lambda: not _is_alive(fake))
+
+
+async def test_an_orphan_is_left_alone_while_its_agent_may_live(fake: FakeAgent) -> None:
+    async with gateway_process(fake) as (_, url):
+        async with streaming(url, "[[stranger]][[text:one]][[hang]]") as running:
+            await anext(frames_of(running))
+            async with streaming(url, "[[text:two]]") as other:
+                await other.read()
+            await eventually(lambda: len(fake.processes()) == 1)
+            assert _is_alive(fake)
+        await eventually(lambda: not _is_alive(fake))
+
+
+async def test_a_grandchild_without_any_mark_dies_with_a_killed_gateway(fake: FakeAgent) -> None:
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[stranger]][[text:one]][[hang]]") as response,
+    ):
+        await anext(frames_of(response))
+        process.kill()
+        await process.wait()
+        await eventually(lambda: not _is_alive(fake))
+
+
+async def test_result_ends_the_answer_even_without_its_newline(
+    client: Client, fake: FakeAgent
+) -> None:
+    assert await client.content("[[text:done]][[unended-result]]") == "done"
+    assert await client.text("[[text:done]][[unended-result]]") == "done"
+
+
 async def test_a_port_in_use_is_told_plainly(fake: FakeAgent) -> None:
     async with gateway_process(fake) as (_, url):
         port = url.split(":")[2].split("/")[0]

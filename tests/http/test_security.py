@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from pathlib import Path
@@ -25,7 +26,16 @@ async def post(client: Client, body: Any = None, **headers: str) -> tuple[int, A
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:32124", "127.0.0.1.evil.com", "192.168.1.5", "a@127.0.0.1", ""],
+    [
+        "evil.example",
+        "evil.example:32124",
+        "127.0.0.1.evil.com",
+        "192.168.1.5",
+        "a@127.0.0.1",
+        "",
+        "[::1",
+        "a]b",
+    ],
 )
 async def test_a_rebound_name_is_refused(client: Client, fake: FakeAgent, host: str) -> None:
     status, body = await post(client, Host=host)
@@ -41,8 +51,22 @@ async def test_loopback_by_any_name_is_let_in(client: Client, host: str) -> None
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://localhost.evil.example", "file://", "chrome-extension://x"]
-)  # fmt: skip
+    "origin",
+    [
+        *(
+            "https://evil.example",
+            "null",
+            "http://localhost.evil.example",
+            "file://",
+            "http://[::1",
+        ),
+        *(
+            "chrome-extension://x",
+            "http://localhost:3000 http://evil.example",
+            "http://localhost/x",
+        ),
+    ],
+)
 async def test_a_foreign_page_is_refused(client: Client, fake: FakeAgent, origin: str) -> None:
     status, body = await post(client, Origin=origin)
     assert (status, body["error"]["code"]) == (403, "origin_not_allowed")
@@ -205,3 +229,36 @@ async def test_secrets_and_prompts_stay_out_of_logs_and_errors(
         said = [entry for entry in seen if "choices" not in str(entry)]
         assert canary not in str(said)
     assert KEY not in str([call["env"] for call in fake.calls()])
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 9000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer gw-canary-key\x01\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        b"hello",
+    ],
+)
+async def test_what_is_not_even_http_is_answered_in_shape_and_not_quoted(
+    start: Start, request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with start(api_key=KEY) as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
+        writer.write(request_bytes + b"\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b" 400 " in head.split(b"\r\n")[0]
+    assert b"x-request-id" in head.lower()
+    assert json.loads(body)["error"]["code"] == "invalid_value"
+    assert KEY not in caplog.text and KEY.encode() not in answer
+
+
+async def test_a_program_without_a_host_header_is_let_in(client: Client) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
+    writer.write(b"GET /health HTTP/1.0\r\n\r\n")
+    assert b"X-Request-I" in await reader.read()
+    writer.close()
