@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
     from cursor_gateway.agents.cursor_cli import Located
     from cursor_gateway.server import Server
+
+T = TypeVar("T")
 
 
 def main() -> NoReturn:
@@ -94,7 +95,7 @@ def serve(config_file: Path | None, **flags: Any) -> None:
     """Start the gateway and serve until Ctrl-C."""
     loaded = load(flags, os.environ, config_file)
     _log_to_stderr(loaded.settings)
-    asyncio.run(_serve(loaded.settings))
+    _complete(_serve(loaded.settings))
 
 
 async def _serve(settings: Settings) -> None:
@@ -149,7 +150,7 @@ def ask(
     """Ask once, without a server. PROMPT may also come from a pipe."""
     question = prompt if prompt is not None else _piped()
     loaded = load(flags, os.environ, config_file)
-    asyncio.run(_ask(loaded.settings, question, model, as_json))
+    _complete(_ask(loaded.settings, question, model, as_json))
 
 
 def _piped() -> str:
@@ -198,7 +199,7 @@ def _print_events(events: list[Any]) -> None:
 def models(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     """List the models of the signed-in account."""
     loaded = load(flags, os.environ, config_file)
-    listed = asyncio.run(_with_account(loaded.settings, lambda account: account.models()))
+    listed = _complete(_with_account(loaded.settings, lambda account: account.models()))
     if as_json:
         _print_json([{"id": model.id, "name": model.name} for model in listed])
         return
@@ -213,7 +214,7 @@ def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     """Show the agent, the sign-in and which of Cursor's files exist. Exit code 1 if signed out."""
     loaded = load(flags, os.environ, config_file)
     agent = _located(loaded.settings)
-    sign_in = asyncio.run(_with_account(loaded.settings, lambda account: account.sign_in()))
+    sign_in = _complete(_with_account(loaded.settings, lambda account: account.sign_in()))
     files = [(str(path), path.exists()) for path in _auth_files(os.environ)]
     if as_json:
         _print_json(
@@ -260,6 +261,13 @@ def _config_rows(loaded: Loaded) -> list[tuple[str, str, str]]:
     return [
         (name, shown(name, getattr(loaded.settings, name)), loaded.origins[name]) for name in FIELDS
     ]
+
+
+def _complete(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end. asyncio is half of what `--help` would have to load."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 async def _with_account(settings: Settings, question: Callable[[Any], Any]) -> Any:

@@ -31,7 +31,7 @@ def test_help_loads_nothing_heavy(fake: FakeAgent) -> None:
     program = (
         "import sys; from cursor_gateway.cli import cli\n"
         "cli.main(['--help'], standalone_mode=False)\n"
-        "heavy = {'aiohttp', 'mcp', 'rich', 'jsonschema', 'orjson'} & set(sys.modules)\n"
+        "heavy = {'asyncio', 'aiohttp', 'mcp', 'rich', 'jsonschema', 'orjson'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", program], env=fake.env, check=False)

@@ -126,7 +126,7 @@ class Desk:
     home: Path
     project: Path
 
-    async def run(self, prompt: str, *options: str) -> str:
+    async def run(self, prompt: str, *options: str, may_fail: bool = False) -> str:
         env = {
             "HOME": str(self.home),
             "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -147,7 +147,7 @@ class Desk:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        assert process.returncode == 0, output.decode()
+        assert may_fail or process.returncode == 0, output.decode()
         return output.decode()
 
 
@@ -222,3 +222,15 @@ async def test_a_second_turn_knows_the_first(
     output = await user.run("[[text:And I am the second.]]", *program.resume)
     assert "And I am the second." in output
     assert "I am the first answer." in fake.runs()[-1]["prompt"]
+
+
+@EVERY_PROGRAM
+@pytest.mark.timeout(600)
+async def test_a_refusal_says_what_to_do(
+    program: Program, client: Client, fake: FakeAgent, tmp_path: Path
+) -> None:
+    """Signed out of Cursor: the user must read how to sign in, not watch a spinner."""
+    user = desk(program, client, tmp_path)
+    fake.sign_out()
+    options = ("-o", "stream-json") if program.name == "droid" else ()
+    assert "cursor-gateway login" in await user.run("Hello", *options, may_fail=True)
