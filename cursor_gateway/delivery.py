@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import orjson
@@ -113,7 +113,8 @@ class Delivery:
             log.exception("request %s failed", request[REQUEST_ID])
             error = GatewayError("Something went wrong in the gateway.")
         log.info("request %s broke off: %s", request[REQUEST_ID], error.code)
-        await response.write(fail(error, request[REQUEST_ID]))
+        with suppress(ConnectionError):
+            await response.write(fail(error, request[REQUEST_ID]))
         if request.transport is not None:
             request.transport.close()
 

@@ -54,6 +54,8 @@ class GatewayError(Exception):
     hint: ClassVar[str] = ""
     # Seconds after which the same request is worth another try; None where it is not.
     retry_after: ClassVar[int | None] = None
+    # The official SDKs repeat every 429 unless they are told that it is of no use.
+    is_final: ClassVar[bool] = False
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -207,6 +209,7 @@ class QuotaExceeded(AgentRefused):
     hint = "See cursor.com/dashboard for your usage; the model `auto` may still answer."
     # A usage limit lasts until the billing cycle ends: an hour keeps polite clients quiet.
     retry_after = 3600
+    is_final = True
 
 
 class Unavailable(GatewayError):

@@ -68,6 +68,8 @@ class Server:
         )
         self._site: web.TCPSite | None = None
         self.port = settings.port
+        # Whether the user could not wait: then no agent is given time to leave by itself.
+        self.in_a_hurry = False
 
     @property
     def base_url(self) -> str:
@@ -131,7 +133,8 @@ class Server:
             log.info(
                 "%s %s %d %.0f ms %s",
                 request.method,
-                request.path if status != 404 else "(unknown path)",
+                # Still encoded: a path may not write lines of its own into the log.
+                request.rel_url.raw_path if status != 404 else "(unknown path)",
                 status,
                 (time.monotonic() - began) * 1000,
                 known,
@@ -237,18 +240,18 @@ async def running(**settings: Any) -> AsyncIterator[Server]:
 
 
 @asynccontextmanager
-async def serving(settings: Settings, env: Mapping[str, str]) -> AsyncIterator[Server]:
-    gateway = Gateway(settings, env)
+async def serving(
+    settings: Settings, env: Mapping[str, str], *, owns_process: bool = False
+) -> AsyncIterator[Server]:
+    gateway = Gateway(settings, env, owns_process=owns_process)
+    server = Server(settings, gateway)
     try:
-        server = Server(settings, gateway)
-        try:
-            await server.start()
-            gateway.account.start()
-            yield server
-        finally:
-            await server.close()
+        await server.start()
+        gateway.account.start()
+        yield server
     finally:
-        await gateway.close()
+        await server.close()
+        await gateway.close(at_once=server.in_a_hurry)
 
 
 async def _body(request: web.Request) -> Mapping[str, Any]:
@@ -287,8 +290,7 @@ def _error_response(request: web.Request, error: GatewayError) -> web.Response:
     response = json_response(dialect.render_error(error, request[REQUEST_ID]), error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
-    if error.code == "quota_exceeded":
-        # The official SDKs repeat every 429 unless they are told not to.
+    if error.is_final:
         response.headers["x-should-retry"] = "false"
     return response
 
@@ -325,21 +327,13 @@ async def serve_until_signal(
     signals: asyncio.Queue[None] = asyncio.Queue()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, signals.put_nowait, None)
-    gateway = Gateway(settings, env, owns_process=True)
-    server = Server(settings, gateway)
-    at_once = False
-    try:
-        await server.start()
-        gateway.account.start()
+    async with serving(settings, env, owns_process=True) as server:
         announce(server)
         await signals.get()
         log.info("finishing what is running; once more to stop at once")
         second = asyncio.ensure_future(signals.get())
         drained = asyncio.ensure_future(server.drain(settings.shutdown_grace))
         await asyncio.wait({second, drained}, return_when=asyncio.FIRST_COMPLETED)
-        at_once = second.done()
+        server.in_a_hurry = second.done()
         drained.cancel()
         second.cancel()
-    finally:
-        await server.close()
-        await gateway.close(at_once=at_once)
