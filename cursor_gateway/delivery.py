@@ -150,7 +150,7 @@ async def _next(events: Batches) -> list[Event] | None:
 
 
 def _answer_id() -> str:
-    return f"chatcmpl-{secrets.token_hex(12)}"
+    return secrets.token_hex(12)
 
 
 def json_response(body: object, status: int = 200) -> web.Response:

@@ -20,7 +20,7 @@ from aiohttp import web
 from cursor_gateway.admission import Admission, check_content_type
 from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import REQUEST_ID, Delivery, json_response
-from cursor_gateway.dialects import DIALECTS, Dialect, chat
+from cursor_gateway.dialects import DIALECTS, Dialect, chat, messages
 from cursor_gateway.errors import (
     BodyTooLarge,
     GatewayError,
@@ -112,6 +112,7 @@ class Server:
         for prefix in ("/v1", ""):
             for dialect in DIALECTS:
                 app.router.add_post(prefix + dialect.PATH, self._converser(dialect))
+            app.router.add_post(prefix + messages.COUNT_PATH, self._count_tokens)
             app.router.add_get(f"{prefix}/models", self._list_models)
             app.router.add_get(prefix + "/models/{id:.+}", self._show_model)
         app.router.add_get("/health", self._health)
@@ -184,8 +185,15 @@ class Server:
             health = {name: health[name] for name in ("status", "version", "auth", "mcp")}
         return json_response(health, 200 if health["status"] == "ok" else 503)
 
-    async def _list_models(self, _: web.Request) -> web.Response:
+    async def _count_tokens(self, request: web.Request) -> web.Response:
+        request[_DIALECT] = messages
+        check_content_type(request.headers.get("Content-Type", ""))
+        return json_response(messages.count_tokens(await _body(request)))
+
+    async def _list_models(self, request: web.Request) -> web.Response:
         models = await self._gateway.account.models()
+        if "anthropic-version" in request.headers:
+            return json_response(messages.render_models(models, self._started_at))
         return json_response(
             {"object": "list", "data": [self._model_entry(model) for model in models]}
         )
@@ -287,7 +295,8 @@ def _whole_character(escape: re.Match[bytes]) -> bytes:
 
 def _error_response(request: web.Request, error: GatewayError) -> web.Response:
     dialect: Any = request.get(_DIALECT, chat)
-    response = json_response(dialect.render_error(error, request[REQUEST_ID]), error.status)
+    body = dialect.render_error(error, request[REQUEST_ID])
+    response = json_response(body, dialect.status_of(error))
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     if error.is_final:
@@ -307,6 +316,7 @@ def _translated(request: web.Request, error: web.HTTPException) -> GatewayError:
 
 _ROUTES = (
     *(f"POST /v1{dialect.PATH}" for dialect in DIALECTS),
+    f"POST /v1{messages.COUNT_PATH}",
     "GET /v1/models",
     "GET /health",
 )

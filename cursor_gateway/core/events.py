@@ -69,6 +69,13 @@ class Finished:
     reason: FinishReason
     usage: Usage | None
     loop: Loop | None = None
+    # The client's own stop sequence that ended the answer.
+    stop_sequence: str | None = None
+
+    @property
+    def extension(self) -> dict[str, Any]:
+        """What no dialect's own shape has a place for."""
+        return {"cursor_gateway": {"loop_guard": self.loop.as_json()}} if self.loop else {}
 
 
 Event = TextDelta | ThinkingDelta | ToolCall | AgentCall | AgentCallDone | Finished

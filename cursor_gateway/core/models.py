@@ -12,6 +12,8 @@ from cursor_gateway.errors import ModelNotFound
 # The one model every account has: Cursor chooses. It is usable before any list was seen.
 AUTO = "auto"
 
+CLAUDE_FAMILIES = ("opus", "sonnet", "haiku", "fable")
+
 # What may stand behind `--model`. A leading dash would be read as a flag.
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/\[\]=,@+-]{0,199}")
 
@@ -26,7 +28,8 @@ def resolve(wanted: str, models: tuple[Model, ...], aliases: Mapping[str, str]) 
     """The agent's id for what the client calls `wanted`.
 
     Tried in turn: the id, the display name, an alias from the settings, and the same without the
-    provider that many clients put in front (`cursor/auto`).
+    provider that many clients put in front (`cursor/auto`). A Claude model that the account does
+    not have stands for one of its own family that it has: Claude Code asks by names of its own.
     """
     by_id = {model.id: model.id for model in models} | {AUTO: AUTO}
     by_name = {model.name.casefold(): model.id for model in models}
@@ -37,7 +40,18 @@ def resolve(wanted: str, models: tuple[Model, ...], aliases: Mapping[str, str]) 
         for spelling in (name, aliases.get(name, name)):
             if found := by_id.get(spelling) or by_name.get(spelling.casefold()):
                 return checked(found)
+    if relative := _of_the_same_family(candidates[-1], models):
+        return checked(relative)
     raise ModelNotFound(_unknown(wanted, sorted(by_id)), param="model")
+
+
+def _of_the_same_family(wanted: str, models: tuple[Model, ...]) -> str | None:
+    """The account's model of the Claude family that `wanted` belongs to: the most alike, by id."""
+    family = next((name for name in CLAUDE_FAMILIES if name in wanted), None)
+    if family is None or not wanted.startswith("claude"):
+        return None
+    relatives = [m.id for m in models if m.id.startswith("claude") and family in m.id]
+    return next(iter(difflib.get_close_matches(wanted, relatives, n=1, cutoff=0.0)), None)
 
 
 def checked(model_id: str) -> str:

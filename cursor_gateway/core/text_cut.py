@@ -26,6 +26,8 @@ class TextCut:
         self._room = None if max_tokens is None else max_tokens * BYTES_PER_TOKEN
         # An ending that may still become a stop sequence.
         self._held = ""
+        # The stop sequence that was found.
+        self.found: str | None = None
 
     def feed(self, text: str) -> tuple[str, CutReason | None]:
         """As much of `text` as may pass, and the reason why nothing more may."""
@@ -42,10 +44,11 @@ class TextCut:
         if not self._stop:
             return text, False
         text = self._held + text
-        found = [at for at in (text.find(stop) for stop in self._stop) if at >= 0]
+        found = [(at, stop) for stop in self._stop if (at := text.find(stop)) >= 0]
         if found:
+            at, self.found = min(found)
             self._held = ""
-            return text[: min(found)], True
+            return text[:at], True
         safe = len(text) - max(_overlap(text, stop) for stop in self._stop)
         self._held = text[safe:]
         return text[:safe], False

@@ -300,7 +300,9 @@ class Turn:
         self._release_held(out)
         if self._calls:
             out.extend(TextDelta(garbled.raw) for garbled in self._garbled)
-        out.append(Finished(reason, self._earlier + self._counted(usage), loop))
+        counted = self._earlier + self._counted(usage)
+        stop = self._cut.found if reason == "stop" else None
+        out.append(Finished(reason, counted, loop, stop))
         self.over = True
 
     def _release_held(self, out: list[Event]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from cursor_gateway.core.conversation import Conversation
 from cursor_gateway.core.events import Event
-from cursor_gateway.dialects import chat
+from cursor_gateway.dialects import chat, messages
 from cursor_gateway.errors import GatewayError
 
 
@@ -48,6 +48,9 @@ class Dialect(Protocol):
 
     def parse(self, body: Mapping[str, Any]) -> Exchange: ...
     def render_error(self, error: GatewayError, request_id: str) -> dict[str, Any]: ...
+    def status_of(self, error: GatewayError) -> int:
+        """The HTTP status, which some dialect's clients want otherwise than the error says."""
+        ...
 
 
-DIALECTS: tuple[Dialect, ...] = (chat,)
+DIALECTS: tuple[Dialect, ...] = (chat, messages)

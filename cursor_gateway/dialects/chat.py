@@ -27,25 +27,28 @@ from cursor_gateway.core.events import (
     Usage,
 )
 from cursor_gateway.core.structured import check_schema
-from cursor_gateway.dialects.content import parse_call, parse_content, shown
+from cursor_gateway.dialects.content import (
+    parse_call,
+    parse_content,
+    parse_messages,
+    parse_model,
+    parse_tools,
+    shown,
+)
 from cursor_gateway.dialects.fields import (
     expect_list,
     expect_object,
-    expect_string,
     optional_bool,
     optional_count,
+    string_list,
 )
 from cursor_gateway.errors import (
     GatewayError,
     InvalidRequest,
-    MissingMessages,
     UnsupportedParameter,
 )
 
 PATH = "/chat/completions"
-
-MAX_STOP_LENGTH = 1000
-MAX_STOPS = 16
 
 
 def parse(body: Mapping[str, Any]) -> ChatExchange:
@@ -54,11 +57,11 @@ def parse(body: Mapping[str, Any]) -> ChatExchange:
     tools = _tools(body)
     return ChatExchange(
         conversation=Conversation(
-            model=_model(body),
-            messages=_messages(body),
+            model=parse_model(body),
+            messages=parse_messages(body, _message),
             max_tokens=optional_count(body, "max_completion_tokens")
             or optional_count(body, "max_tokens"),
-            stop=_stop(body.get("stop")),
+            stop=string_list(body.get("stop"), "stop"),
             output=_output(body.get("response_format")),
             tools=tools,
             tool_choice=_tool_choice(body, tools),
@@ -83,6 +86,10 @@ def render_error(error: GatewayError, request_id: str) -> dict[str, Any]:
     }
 
 
+def status_of(error: GatewayError) -> int:
+    return error.status
+
+
 @dataclass(frozen=True, slots=True)
 class ChatExchange:
     conversation: Conversation
@@ -93,10 +100,11 @@ class ChatExchange:
 
     def encoder(self, answer_id: str, created: int) -> ChatEncoder:
         model = self.conversation.model
-        return ChatEncoder(answer_id, created, model, self.include_usage, self.legacy)
+        name = f"chatcmpl-{answer_id}"
+        return ChatEncoder(name, created, model, self.include_usage, self.legacy)
 
     def fold(self, answer_id: str, created: int) -> ChatFold:
-        return ChatFold(answer_id, created, self.conversation.model, self.legacy)
+        return ChatFold(f"chatcmpl-{answer_id}", created, self.conversation.model, self.legacy)
 
 
 class ChatEncoder:
@@ -161,7 +169,7 @@ class ChatEncoder:
 
     def _finish(self, event: Finished, frames: list[bytes]) -> None:
         reason = orjson.dumps(event.reason)
-        extra = b"," + orjson.dumps(_extension(event))[1:-1] if event.loop else b""
+        extra = b"," + orjson.dumps(event.extension)[1:-1] if event.loop else b""
         frames.append(
             self._choice_head + b'{},"finish_reason":' + reason + b"}]" + extra + b"}\n\n"
         )
@@ -227,18 +235,12 @@ class ChatFold:
             "finish_reason": self._finished.reason,
         }
         body = self._fields | {"choices": [choice], "usage": _usage(self._finished.usage)}
-        return body | _extension(self._finished)
+        return body | self._finished.extension
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _extension(finished: Finished) -> dict[str, Any]:
-    """What OpenAI's shape has no place for."""
-    loop = finished.loop
-    return {"cursor_gateway": {"loop_guard": loop.as_json()}} if loop else {}
 
 
 def _usage(usage: Usage | None) -> dict[str, Any] | None:
@@ -259,23 +261,6 @@ def _refuse_what_cannot_be_done(body: Mapping[str, Any]) -> None:
         raise UnsupportedParameter("Only one choice is possible: `n` must be 1.", param="n")
     if body.get("logprobs") or body.get("top_logprobs"):
         raise UnsupportedParameter("Cursor's agent gives no `logprobs`.", param="logprobs")
-
-
-def _model(body: Mapping[str, Any]) -> str:
-    model = expect_string(body.get("model"), "model").strip()
-    if not model:
-        raise InvalidRequest("`model` must not be empty.", param="model")
-    return model
-
-
-def _messages(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    messages = body.get("messages")
-    if messages is None or messages == []:
-        raise MissingMessages("`messages` must hold at least one message.", param="messages")
-    return tuple(
-        _message(expect_object(message, f"messages[{at}]"), f"messages[{at}]")
-        for at, message in enumerate(expect_list(messages, "messages"))
-    )
 
 
 def _message(message: Mapping[str, Any], where: str) -> Message:
@@ -308,32 +293,9 @@ def _tool_calls(message: Mapping[str, Any], where: str) -> Iterable[Part]:
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-    """The client's tools, in each of the forms that clients use. Types that we cannot offer (a
-    provider's own search, say) are left out; the client does not expect to execute them."""
     listed = expect_list(body.get("tools") or [], "tools")
     functions = expect_list(body.get("functions") or [], "functions")
-    nested = [tool for tool in listed if isinstance(tool, dict)] + [
-        {"function": function} for function in functions
-    ]
-    specs = (_tool(tool) for tool in nested)
-    return tuple({spec.name: spec for spec in specs if spec is not None}.values())
-
-
-def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
-    """Nested below `function`, or flat with `parameters` or `input_schema`."""
-    if tool.get("type") not in (None, "function", "custom"):
-        return None
-    described = tool.get("function", tool)
-    name = described.get("name") if isinstance(described, dict) else None
-    if not isinstance(name, str) or not name:
-        return None
-    schema = described.get("parameters", described.get("input_schema"))
-    description = described.get("description")
-    return ToolSpec(
-        name,
-        description if isinstance(description, str) else "",
-        schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
-    )
+    return parse_tools([*listed, *({"function": function} for function in functions)])
 
 
 def _tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> ToolChoice:
@@ -353,18 +315,6 @@ def _tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> ToolCh
         case "required" | "any":
             return ToolChoice("required")
     return ToolChoice()
-
-
-def _stop(stop: object) -> tuple[str, ...]:
-    if stop is None:
-        return ()
-    listed = [stop] if isinstance(stop, str) else expect_list(stop, "stop")
-    stops = [expect_string(entry, f"stop[{at}]") for at, entry in enumerate(listed)]
-    if len(stops) > MAX_STOPS or any(len(entry) > MAX_STOP_LENGTH for entry in stops):
-        raise InvalidRequest(
-            f"`stop` may hold {MAX_STOPS} sequences of {MAX_STOP_LENGTH} characters.", param="stop"
-        )
-    return tuple(filter(None, stops))
 
 
 def _output(response_format: object) -> JsonOutput | None:

@@ -1,17 +1,19 @@
-"""The content of messages, in all forms that clients mix: text, OpenAI's and Anthropic's parts."""
+"""Messages and tools in all the forms that clients mix: OpenAI's, Anthropic's, old ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from cursor_gateway.core.conversation import (
     ImageFile,
     ImageLink,
+    Message,
     Part,
     Text,
     ToolCall,
     ToolResult,
+    ToolSpec,
 )
 from cursor_gateway.core.tools import to_json
 from cursor_gateway.dialects.fields import (
@@ -21,11 +23,30 @@ from cursor_gateway.dialects.fields import (
     image,
     image_file,
 )
-from cursor_gateway.errors import UnsupportedParameter
+from cursor_gateway.errors import InvalidRequest, MissingMessages, UnsupportedParameter
 
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 # A model's own thoughts, replayed by the client. The next turn does not need them.
 _PASSED_OVER = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
+
+def parse_model(body: Mapping[str, Any]) -> str:
+    model = expect_string(body.get("model"), "model").strip()
+    if not model:
+        raise InvalidRequest("`model` must not be empty.", param="model")
+    return model
+
+
+def parse_messages(
+    body: Mapping[str, Any], parse_one: Callable[[Mapping[str, Any], str], Message]
+) -> tuple[Message, ...]:
+    messages = body.get("messages")
+    if messages is None or messages == []:
+        raise MissingMessages("`messages` must hold at least one message.", param="messages")
+    return tuple(
+        parse_one(expect_object(message, f"messages[{at}]"), f"messages[{at}]")
+        for at, message in enumerate(expect_list(messages, "messages"))
+    )
 
 
 def parse_content(content: object, where: str) -> tuple[Part, ...]:
@@ -56,6 +77,9 @@ def _part(part: Mapping[str, Any], where: str) -> Part | None:
         return image(url, f"{where}.image_url")
     if kind == "image":
         return _anthropic_image(part.get("source"), f"{where}.source")
+    if kind == "tool_reference":
+        # Claude Code's tool search: from now on this tool is among those of the request.
+        return Text(f"[the tool {part.get('tool_name')}]")
     if kind in _PASSED_OVER:
         return None
     raise UnsupportedParameter(
@@ -91,3 +115,27 @@ def parse_call(call: Mapping[str, Any], where: str) -> ToolCall:
         arguments = to_json(arguments or {})
     call_id = call.get("id")
     return ToolCall(call_id if isinstance(call_id, str) else name, name, arguments)
+
+
+def parse_tools(listed: Iterable[object]) -> tuple[ToolSpec, ...]:
+    """The client's tools, in each of the forms that clients use. Types that we cannot offer (a
+    provider's own search, say) are left out; the client does not expect to execute them."""
+    specs = (_tool(tool) for tool in listed if isinstance(tool, dict))
+    return tuple({spec.name: spec for spec in specs if spec is not None}.values())
+
+
+def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
+    """Nested below `function`, or flat with `parameters` or `input_schema`."""
+    if tool.get("type") not in (None, "function", "custom"):
+        return None
+    described = tool.get("function", tool)
+    name = described.get("name") if isinstance(described, dict) else None
+    if not isinstance(name, str) or not name:
+        return None
+    schema = described.get("parameters", described.get("input_schema"))
+    description = described.get("description")
+    return ToolSpec(
+        name,
+        description if isinstance(description, str) else "",
+        schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
+    )

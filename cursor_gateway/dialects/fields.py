@@ -11,6 +11,8 @@ from cursor_gateway.core.conversation import ImageFile, ImageLink
 from cursor_gateway.errors import InvalidImage, InvalidRequest
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
+MAX_STRINGS = 16
+MAX_STRING_LENGTH = 1000
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "png"),
@@ -55,6 +57,18 @@ def optional_count(body: Mapping[str, Any], name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidRequest(f"`{name}` must be a whole number of at least 1.", param=name)
     return value
+
+
+def string_list(value: object, param: str) -> tuple[str, ...]:
+    """One text or several, as stop sequences are given; empty ones mean nothing."""
+    if value is None:
+        return ()
+    listed = [value] if isinstance(value, str) else expect_list(value, param)
+    strings = [expect_string(entry, f"{param}[{at}]") for at, entry in enumerate(listed)]
+    if len(strings) > MAX_STRINGS or any(len(entry) > MAX_STRING_LENGTH for entry in strings):
+        limits = f"{MAX_STRINGS} texts of {MAX_STRING_LENGTH} characters"
+        raise InvalidRequest(f"`{param}` may hold {limits}.", param=param)
+    return tuple(filter(None, strings))
 
 
 def image(url: object, param: str) -> ImageFile | ImageLink:

@@ -89,7 +89,19 @@ def droid(home: Path, url: str) -> None:
     write_json(home / ".factory" / "settings.json", {"customModels": [model]})
 
 
+def claude_code(home: Path, url: str) -> None:
+    """All of it is environment; its base has no `/v1`."""
+    (home / "base_url").write_text(url.removesuffix("/v1"))
+
+
 PROGRAMS = (
+    Program(
+        "claude-code",
+        "Bash",
+        claude_code,
+        (str(BIN / "claude"), "-p", "--dangerously-skip-permissions"),
+        ("-c",),
+    ),
     Program(
         "opencode", "bash", opencode, (str(BIN / "opencode"), "run", "-m", "cursor/auto"), ("-c",)
     ),
@@ -126,12 +138,22 @@ class Desk:
     home: Path
     project: Path
 
+    @property
+    def anthropic_url(self) -> str:
+        path = self.home / "base_url"
+        return path.read_text() if path.exists() else ""
+
     async def run(self, prompt: str, *options: str, may_fail: bool = False) -> str:
         env = {
             "HOME": str(self.home),
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "NO_KEY": "-",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "ANTHROPIC_BASE_URL": self.anthropic_url,
+            "ANTHROPIC_API_KEY": "-",
+            "ANTHROPIC_MODEL": "auto",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "IS_SANDBOX": "1",
             "TERM": "dumb",
             "LANG": "C.UTF-8",
         }

@@ -36,6 +36,35 @@ def test_auto_needs_no_list() -> None:
     assert resolve("auto", (), {}) == "auto"
 
 
+CLAUDES = (
+    *MODELS,
+    Model("claude-opus-5-thinking-high", "Opus"),
+    Model("claude-4.6-sonnet-medium", "Sonnet"),
+    Model("claude-sonnet-5-high", "Sonnet 5"),
+    Model("not-a-claude-haiku", "Trap"),
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("claude-opus-4-1-20250805", "claude-opus-5-thinking-high"),
+        ("anthropic/claude-sonnet-5-20260301", "claude-sonnet-5-high"),
+        ("claude-haiku-4-5", None),
+        ("claude-3", None),
+        ("my-opus", None),
+    ],
+)
+def test_a_claude_stands_for_its_family_and_for_nothing_else(
+    wanted: str, found: str | None
+) -> None:
+    if found:
+        assert resolve(wanted, CLAUDES, {}) == found
+        return
+    with pytest.raises(ModelNotFound):
+        resolve(wanted, CLAUDES, {})
+
+
 def test_an_unknown_model_is_refused_with_the_nearest_three() -> None:
     with pytest.raises(
         ModelNotFound, match=r"composer-2\.5.*auto|nearest are composer-2\.5"

@@ -301,7 +301,7 @@ EVENTS: list[Event] = [
 def test_frames_are_exactly_these_bytes() -> None:
     body = {"model": "a/b", "messages": [{"role": "user", "content": "x"}], "stream": True}
     encoder = parse(body | {"stream_options": {"include_usage": True}}).encoder("id-1", 7)
-    head = 'data: {"id":"id-1","object":"chat.completion.chunk","created":7,"model":"a/b",'
+    head = 'data: {"id":"chatcmpl-id-1","object":"chat.completion.chunk","created":7,"model":"a/b",'
     choice = head + '"choices":[{"index":0,"delta":'
     assert encoder.feed(EVENTS).decode() == (
         f'{choice}{{"role":"assistant","content":""}},"finish_reason":null}}]}}\n\n'
