@@ -16,7 +16,7 @@ from cursor_gateway.account import Account
 from cursor_gateway.agents.child import TERM_GRACE, Children
 from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.core.conversation import Conversation
-from cursor_gateway.core.events import Event
+from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
 from cursor_gateway.settings import Settings
@@ -39,6 +39,7 @@ class Gateway:
         self.agent = CursorCli(settings, env, self._children, self.workspaces)
         self.account = Account(self.agent, settings)
         self._slots = _Slots(settings.slots, settings.queue)
+        self._loops_stopped = 0
 
     async def answer(
         self, conversation: Conversation, directory: Path | None
@@ -65,6 +66,7 @@ class Gateway:
                     try:
                         async for batch in batches:
                             if events := turn.feed(batch):
+                                self._note_loop(events[-1])
                                 yield events
                             if not turn.wants_more:
                                 self.account.trust_sign_in()
@@ -72,6 +74,11 @@ class Gateway:
                     except NotAuthenticated:
                         self.account.doubt_sign_in()
                         raise
+
+    def _note_loop(self, event: Event) -> None:
+        if isinstance(event, Finished) and event.loop is not None:
+            self._loops_stopped += 1
+            log.warning("loop guard stopped %s: %s", event.loop.tool, event.loop.as_json())
 
     def health(self) -> dict[str, Any]:
         """What scripts ask: from memory, in no time."""
@@ -90,6 +97,7 @@ class Gateway:
             "mcp": {"enabled": False, "servers": 0, "tools": 0},
             "agent": agent,
             "slots": self._slots.state(),
+            "loops_stopped": self._loops_stopped,
         }
         if problem:
             state["error"] = {"code": problem.code, "message": problem.message}

@@ -261,6 +261,20 @@ class Run:
         name, _, arguments = argument.partition(" ")
         self.emitter.tool_call(name, json.loads(arguments), {"success": {"content": "same"}})
 
+    def do_own_image(self, _: str) -> None:
+        self.do_init("")
+        path = str(next(Path.cwd().glob("image-*")))
+        self.emitter.tool_call("read", {"path": path}, {"success": {"content": "cat"}})
+
+    def do_rejected(self, argument: str) -> None:
+        """One of the agent's own tools that is refused: it comes back without its `args`."""
+        self.do_init("")
+        name, _, arguments = argument.partition(" ")
+        call_id = self.emitter.tool_call(name, json.loads(arguments))
+        body = {f"{name}ToolCall": {"result": {"rejected": {"reason": ""}}}, "toolCallId": call_id}
+        event = {"type": "tool_call", "subtype": "completed", "call_id": call_id, "tool_call": body}
+        self.emitter.write(event)
+
     def do_act(self, command: str) -> None:
         """Go on and execute a shell command, as far as the permissions allow it."""
         time.sleep(0.2)

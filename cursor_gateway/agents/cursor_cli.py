@@ -48,7 +48,7 @@ END_OF_TURN_GRACE = 30.0
 # A tool of the agent's own may build or search for minutes without a word.
 TOOL_PATIENCE = 4
 # Between the calls that a model makes at once there is no thinking, only writing of lines.
-MOMENT = 0.1
+MOMENT = 0.25
 MODELS_TIMEOUT = 30.0
 VERSION_TIMEOUT = 15.0
 MODELS_ATTEMPTS = 3

@@ -43,7 +43,8 @@ class AgentStream:
         self._text_seam = _SurrogateSeam()
         self._thinking_seam = _SurrogateSeam()
         self._noise: deque[str] = deque(maxlen=_NOISE_LINES)
-        self._open_calls: set[str] = set()
+        # The arguments of calls that have not come back; a refused one comes back without them.
+        self._open_calls: dict[str, dict[str, Any]] = {}
         self._workspace = ""
         self.session_id = ""
         # The CLI's own word that the run failed. Set at most once, after the events before it.
@@ -128,14 +129,15 @@ class AgentStream:
         tool, call, description = _tool_of(event.get("tool_call"))
         arguments = _object(call.get("args"))
         if event.get("subtype") == "started":
-            self._open_calls.add(call_id)
+            self._open_calls[call_id] = arguments
             model_call = _string(event.get("model_call_id"))
             events.append(
                 AgentCall(call_id, tool, arguments, description, model_call, self._workspace)
             )
         else:
-            self._open_calls.discard(call_id)
-            events.append(AgentCallDone(tool, arguments, _object(call.get("result"))))
+            announced = self._open_calls.pop(call_id, {})
+            result = _object(call.get("result"))
+            events.append(AgentCallDone(tool, arguments or announced, result))
 
     def _parse(self, line: bytes) -> dict[str, Any] | None:
         try:

@@ -28,11 +28,12 @@ from cursor_gateway.core.conversation import Message, Text, ToolCall, ToolResult
 
 OutcomeClass = Literal["success", "error", "validation"]
 
-# What clients put behind a result that changes with every call and says nothing about it.
-_FOOTER = re.compile(r"\n+Wall time: [\d.]+ seconds\s*$")
+# What clients put around a result that changes with every call and says nothing about it.
+_FRAME = re.compile(r"^(?:Wall time: [\d.]+ seconds|Chunk ID: \S+)[ \t]*$", re.MULTILINE)
 _EXIT_CODE = re.compile(
     r"(?:exit(?:ed)?(?: with)?(?: status| code)?:?|exit_code[\"':=]+) ?(-?\d+)", re.I
 )
+_EXIT_LINE = re.compile(r"^Process exited with code (-?\d+)$", re.MULTILINE)
 _VALIDATION = re.compile(
     r"(?:<tool_use_error>)?\s*(?:error: ?)?(?:inputvalidationerror"
     r"|invalid (?:arguments|input|parameters?)\b"
@@ -51,6 +52,8 @@ class Loop:
     count: int
     kind: Literal["repeat", "validation"]
     limit: int
+    # The id of the call whose result the model has already.
+    earlier: str = ""
 
     @property
     def hint(self) -> str:
@@ -61,7 +64,8 @@ class Loop:
             )
         return (
             f"Not executed: {self.tool} was called {self.count} times with these arguments and "
-            "gave the same result each time; it stands above. Use it, or do something else."
+            f"gave the same result each time; it stands above, with the id {self.earlier}. Use it, "
+            "or do something else."
         )
 
     @property
@@ -96,10 +100,12 @@ class LoopGuard:
         self._seen: set[Step] = set()
         self._stale: list[Step] = []
         self._failing = ("", 0)
-        for step in _steps(messages):
-            self.record(step)
+        self._latest: dict[str, str] = {}
+        for step, call_id in _steps(messages):
+            self.record(step, call_id)
 
-    def record(self, step: Step) -> None:
+    def record(self, step: Step, call_id: str = "") -> None:
+        self._latest[step.call] = call_id
         if step in self._seen:
             self._stale.append(step)
         else:
@@ -116,7 +122,7 @@ class LoopGuard:
         call = fingerprint(tool, arguments)
         repeats = sum(step.call == call for step in self._stale)
         if repeats >= self._limit and any(step.call == call for step in self._seen):
-            return Loop(tool, repeats + 1, "repeat", self._limit)
+            return Loop(tool, repeats + 1, "repeat", self._limit, self._latest[call])
         failing, run = self._failing
         if failing == tool and run > self._limit:
             return Loop(tool, run, "validation", self._limit)
@@ -135,20 +141,25 @@ def fingerprint(tool: str, arguments: Any) -> str:
 
 
 def step(tool: str, arguments: Any, outcome: OutcomeClass, result: str) -> Step:
-    return Step(tool, fingerprint(tool, arguments), outcome, _digest(_FOOTER.sub("", result)))
+    return Step(tool, fingerprint(tool, arguments), outcome, _digest(_FRAME.sub("", result)))
 
 
-def classify(text: str, *, is_error: bool = False) -> OutcomeClass:
+def classify(tool: str, text: str, *, is_error: bool = False) -> OutcomeClass:
     """How a call went, from structure first; words count only where a client puts its verdict.
 
-    A payload is never searched: a file that speaks of invalid schemas was read successfully.
+    A payload is never searched: a file that speaks of invalid schemas was read successfully. That
+    arguments did not fit is believed where the result is flagged, or names the tool or its schema.
     """
+    first_line = text.lstrip().partition("\n")[0][:300]
     if _VALIDATION.match(text):
-        return "validation"
+        about = re.compile(rf"\b(?:{re.escape(tool)}|tool|schema)\b", re.IGNORECASE)
+        if is_error or text.startswith("<tool_use_error>") or about.search(first_line):
+            return "validation"
     if is_error or _ERROR.match(text) or _says_error(text):
         return "error"
     last_line = text.rstrip().rpartition("\n")[2]
     code = _EXIT_CODE.search(last_line) if len(last_line) <= 200 else None
+    code = code or _EXIT_LINE.search(text[:300])
     return "error" if code and code[1] != "0" else "success"
 
 
@@ -166,10 +177,10 @@ def _says_error(text: str) -> bool:
     return body.get("success") is False or (isinstance(code, int) and code != 0)
 
 
-def _steps(messages: Iterable[Message]) -> list[Step]:
+def _steps(messages: Iterable[Message]) -> list[tuple[Step, str]]:
     """The calls and their outcomes since the user last said something."""
     calls: dict[str, ToolCall] = {}
-    steps: list[Step] = []
+    steps: list[tuple[Step, str]] = []
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
@@ -177,16 +188,19 @@ def _steps(messages: Iterable[Message]) -> list[Step]:
             elif isinstance(part, ToolResult) and part.id in calls:
                 call = calls[part.id]
                 text = "\n".join(inner.text for inner in part.content if isinstance(inner, Text))
-                outcome = classify(text, is_error=part.is_error)
-                steps.append(step(call.name, call.arguments, outcome, text))
-        if message.role == "user" and not _brings_results(message):
+                outcome = classify(call.name, text, is_error=part.is_error)
+                steps.append((step(call.name, call.arguments, outcome, text), part.id))
+        if message.role == "user" and _is_the_user_speaking(message):
             steps.clear()
     return steps
 
 
-def _brings_results(message: Message) -> bool:
-    """Clients put reminders of their own beside results; that is not the user speaking."""
-    return any(isinstance(part, ToolResult) for part in message.parts)
+def _is_the_user_speaking(message: Message) -> bool:
+    """Clients put reminders of their own beside results, in tags; those are not the user's."""
+    if not any(isinstance(part, ToolResult) for part in message.parts):
+        return True
+    texts = (part.text for part in message.parts if isinstance(part, Text))
+    return any(text.strip() and not text.lstrip().startswith("<") for text in texts)
 
 
 def outcome_of(result: Mapping[str, Any]) -> OutcomeClass:

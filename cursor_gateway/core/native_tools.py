@@ -22,11 +22,12 @@ PATH = "path file_path filepath filename file target_file notebook_path"
 FOLDER = "path directory_path dirpath folder directory dir target_directory"
 COMMAND = "command cmd script"
 WORKDIR = "workdir cwd working_directory directory"
+BACKGROUND = "is_background run_in_background fire_and_forget background"
 CONTENT = "content contents file_text text new_content"
 OLD = "old_string old_str old_text oldtext search"
 NEW = "new_string new_str new_text newtext replace"
 ALL = "replace_all change_all"
-PATTERN = "pattern regex query"
+PATTERN = "pattern regex"
 GLOBS = "pattern patterns glob_pattern glob"
 INCLUDE = "include glob glob_pattern"
 URL = "url uri"
@@ -38,8 +39,10 @@ class Native:
     """A tool of the agent's and its equivalents, by letters only: `run_command`, `RunCommand`."""
 
     names: str
-    # The agent's argument -> the client's names for it. All `needed` ones must find a place.
+    # The agent's argument -> the client's names for it. All `needed` ones must be there and find a
+    # place; `kept` ones must find one if they are there, or the call would mean something else.
     needed: Mapping[str, str]
+    kept: Mapping[str, str] = field(default_factory=dict)
     optional: Mapping[str, str] = field(default_factory=dict)
     # Reshapes the agent's arguments first; None when nothing certain can be made of them.
     prepare: Callable[[Arguments], Arguments | None] = lambda arguments: arguments
@@ -47,7 +50,10 @@ class Native:
 
 def _whole_file(arguments: Arguments) -> Arguments | None:
     """New content for a whole file; a sketch that leaves out "existing code" would destroy it."""
-    content = arguments.get("streamContent", arguments.get("fileText", arguments.get("content")))
+    content = arguments.get("fileText", arguments.get("content"))
+    if content is None:
+        # An edit's content may still be on its way: nothing of it is not an empty file.
+        content = arguments.get("streamContent") or None
     if not isinstance(content, str) or _ELISION.search(content):
         return None
     return {"path": arguments.get("path"), "content": content}
@@ -66,9 +72,21 @@ def _replacement(arguments: Arguments) -> Arguments | None:
     }
 
 
+def _command(arguments: Arguments) -> Arguments:
+    """The agent's own directory means nothing to the client; `false` is what the client does."""
+    here = arguments.get("workingDirectory") in ("", ".")
+    dropped = {"workingDirectory"} if here else set()
+    if not arguments.get("isBackground"):
+        dropped.add("isBackground")
+    return {name: value for name, value in arguments.items() if name not in dropped}
+
+
 def _todos(arguments: Arguments) -> Arguments | None:
     todos = arguments.get("todos")
     if not isinstance(todos, list) or not all(isinstance(todo, dict) for todo in todos):
+        return None
+    if arguments.get("merge"):
+        # The client's tool replaces the whole list, and the rest of it is not known here.
         return None
     return {"todos": [_todo(todo, at) for at, todo in enumerate(todos, 1)]}
 
@@ -84,18 +102,21 @@ def _todo(todo: Arguments, number: int) -> Arguments:
 
 
 _ELISION = re.compile(
-    r"\.\.\.\s*(?:existing|rest of|remaining|unchanged)|(?:existing|rest of) .{0,30}\.\.\.", re.I
+    r"(?:\.\.\.|…)\s*(?:existing|rest of|remaining|unchanged)"
+    r"|(?:existing|rest of) .{0,30}(?:\.\.\.|…)",
+    re.I,
 )
 
 _SHELL = Native(
     "bash shell execute run_shell_command exec_command run_command run_terminal_cmd terminal exec",
     {"command": COMMAND},
-    {"workingDirectory": WORKDIR},
+    {"workingDirectory": WORKDIR, "isBackground": BACKGROUND},
+    prepare=_command,
 )
 _READ = Native(
     "read read_file view view_file open_file cat",
     {"path": PATH},
-    {"offset": "offset", "limit": "limit"},
+    optional={"offset": "offset", "limit": "limit"},
 )
 _WRITE = Native(
     "write write_file create create_file write_to_file save_file",
@@ -109,7 +130,7 @@ _EDIT = Native(
     prepare=_replacement,
 )
 _GREP = Native(
-    "grep grep_search search ripgrep rg search_files",
+    "grep grep_search ripgrep rg search_files",
     {"pattern": PATTERN},
     {"path": FOLDER, "glob": INCLUDE},
 )
@@ -153,6 +174,8 @@ def translate(
     Paths in the agent's `workspace` mean nothing to the client; they become relative ones.
     """
     tools = tuple(tools)
+    if _is_our_image(arguments.get("path"), workspace):
+        return None
     if tool.lower() == "mcp":
         return _mcp(arguments, description, tools)
     for native in TABLE.get(tool.lower(), ()):
@@ -162,7 +185,7 @@ def translate(
         target = _equivalent(native, tools)
         if prepared is None or target is None:
             continue
-        mapped = _mapped(native, prepared, target)
+        mapped = _mapped(native, prepared, target) or _as_edits(native, prepared, target)
         if mapped is None:
             continue
         fitted, problem = fit(target, mapped, description or _description(prepared))
@@ -177,11 +200,27 @@ def _mcp(
     called = arguments.get("args")
     for key in ("toolName", "name"):
         name = arguments.get(key)
-        target = find(name, tools) if isinstance(name, str) else None
+        target = _by_mcp_name(name, tools) if isinstance(name, str) else None
         if target and isinstance(called, dict):
             fitted, problem = fit(target, called, description)
             return None if problem else (target.name, fitted)
     return None
+
+
+def _by_mcp_name(name: str, tools: tuple[ToolSpec, ...]) -> ToolSpec | None:
+    """The CLI writes `server-tool` where clients write `mcp__server__tool`."""
+    by_letters = {_letters(tool.name): tool for tool in tools}
+    letters = _letters(name)
+    return find(name, tools) or by_letters.get(letters) or by_letters.get(f"mcp{letters}")
+
+
+def _is_our_image(path: object, workspace: str) -> bool:
+    """The images of the conversation lie in the agent's workspace, and only there."""
+    return (
+        isinstance(path, str)
+        and bool(workspace)
+        and bool(re.fullmatch(re.escape(workspace) + r"/image-\d+\.\w+", path))
+    )
 
 
 def _equivalent(native: Native, tools: Iterable[ToolSpec]) -> ToolSpec | None:
@@ -191,26 +230,46 @@ def _equivalent(native: Native, tools: Iterable[ToolSpec]) -> ToolSpec | None:
 
 
 def _mapped(native: Native, arguments: Arguments, target: ToolSpec) -> dict[str, Any] | None:
-    properties = target.schema.get("properties")
-    places = {_letters(name): name for name in properties} if isinstance(properties, dict) else {}
+    declared = target.schema.get("properties")
+    properties: Mapping[str, Any] = declared if isinstance(declared, dict) else {}
+    places = {_letters(name): name for name in properties}
     mapped: dict[str, Any] = {}
-    for source, names in {**native.needed, **native.optional}.items():
+    for source, names in {**native.needed, **native.kept, **native.optional}.items():
         value = arguments.get(source)
         found = (places[_letters(name)] for name in names.split() if _letters(name) in places)
         place = next((place for place in found if place not in mapped), None)
         is_missing = value is None or (value == "" and source not in _MAY_BE_EMPTY)
         if place is not None and not is_missing:
-            mapped[place] = _in_a_list(value, properties, place)
-        elif source in native.needed:
+            mapped[place] = _shaped(value, properties[place])
+        elif source in native.needed or (source in native.kept and not is_missing):
             return None
     return mapped
 
 
-def _in_a_list(value: Any, properties: Any, place: str) -> Any:
-    """Some clients take several patterns where the agent gives one."""
-    wanted = properties[place]
-    is_list = isinstance(wanted, dict) and wanted.get("type") == "array"
-    return [value] if is_list and not isinstance(value, list) else value
+def _as_edits(native: Native, arguments: Arguments, target: ToolSpec) -> dict[str, Any] | None:
+    """Some clients take a list of replacements where the agent makes one."""
+    properties = target.schema.get("properties")
+    edits = properties.get("edits") if isinstance(properties, dict) else None
+    items = edits.get("items") if isinstance(edits, dict) else None
+    if native is not _EDIT or not isinstance(items, dict) or arguments.get("replaceAll"):
+        return None
+    outer = _mapped(Native("", {"path": PATH}), arguments, target)
+    change = Native("", {"oldText": OLD, "newText": NEW})
+    inner = _mapped(change, arguments, ToolSpec("", "", items))
+    return {**outer, "edits": [inner]} if outer and inner else None
+
+
+def _shaped(value: Any, wanted: Any) -> Any:
+    """Some clients take several patterns where the agent gives one; lists hold what they know."""
+    if not isinstance(wanted, dict) or wanted.get("type") != "array":
+        return value
+    items = wanted.get("items")
+    known = items.get("properties") if isinstance(items, dict) else None
+    if not isinstance(value, list):
+        return [value]
+    if not isinstance(known, dict):
+        return value
+    return [{name: entry[name] for name in entry if name in known} for entry in value]
 
 
 def _at_home(name: str, value: Any, workspace: str) -> Any:

@@ -40,9 +40,9 @@ from cursor_gateway.core.tools import plain_schema, to_json
 
 _PREAMBLE = (
     "You are answering inside a conversation that is written out below, oldest first. Follow the "
-    "instructions, then write the assistant's next turn: only its text, without any of these tags. "
-    "Where the text inside a block contains such a tag itself, a backslash follows the `<`; it is "
-    "part of that text and ends nothing."
+    "instructions, then write the assistant's next turn: only what the assistant says or calls, "
+    "not the tags around it. Where the text inside a block contains such a tag itself, a backslash "
+    "follows the `<`; it is part of that text and ends nothing."
 )
 
 _TOOLS_HEAD = (
@@ -122,7 +122,8 @@ def _tools(tools: Sequence[ToolSpec]) -> list[str]:
     if not tools:
         return []
     listed = "\n\n".join(
-        f"## {tool.name}\n{_guarded(tool.description)}\n{_json(plain_schema(tool.schema))}"
+        f"## {_line(tool.name)}\n{_guarded(tool.description)}\n"
+        + _guarded_json(to_json(plain_schema(tool.schema)))
         for tool in tools
     )
     return [f"<tools>\n{_TOOLS_HEAD}\n\n{INSTRUCTION}\n\n{listed}\n</tools>"]
@@ -134,7 +135,7 @@ def _demands(conversation: Conversation) -> list[str]:
     if conversation.callable_tools:
         if conversation.tool_choice.kind == "required":
             name = conversation.tool_choice.name
-            demands.append(f"You must call {f'the tool {name}' if name else 'a tool'} now.")
+            demands.append(f"You must call {f'the tool {_line(name)}' if name else 'a tool'} now.")
         if not conversation.parallel_calls:
             demands.append("Make at most one call.")
     if conversation.output:
@@ -144,12 +145,17 @@ def _demands(conversation: Conversation) -> list[str]:
 
 def _tool_call(call: ToolCall) -> str:
     """As the model is told to write it, with the id that its result refers to."""
-    body = f'{{"name": {_json(call.name)}, "arguments": {call.arguments or "{}"}}}'
-    return f'<tool_call id="{escape(call.id)}">\n{_guarded(body)}\n</tool_call>'
+    body = f'{{"name": {to_json(call.name)}, "arguments": {call.arguments or "{}"}}}'
+    return f'<tool_call id="{escape(call.id)}">\n{_guarded_json(body)}\n</tool_call>'
 
 
-def _json(value: object) -> str:
-    return _guarded(to_json(value))
+def _line(name: str) -> str:
+    return _guarded(" ".join(name.split()))
+
+
+def _guarded_json(text: str) -> str:
+    """In JSON a tag can only stand in a string, where there is another way to write its `<`."""
+    return _BOUNDARY.sub(r"\\u003c", text)
 
 
 def _results(message: Message) -> list[ToolResult]:

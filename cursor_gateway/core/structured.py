@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 # A model that was told not to still likes to put its JSON into a code block.
 _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL)
 
-# A repeated group can make Python's matcher try every way to cut a text into pieces.
-_MAY_TAKE_FOR_EVER = re.compile(r"\)(?:[*+]|\{\d*,\})")
-_LONGEST_MATCHED = 5000
+# The client's schema is checked while nothing else runs, so it gets only so much time and effort.
+_PATTERN_SECONDS = 0.2
+_MAX_REFERENCES = 5_000
+
+
+class SchemaTooExpensive(Exception):
+    """A schema that would take for ever to check a document against."""
 
 
 def instruction(output: JsonOutput) -> str:
@@ -73,23 +77,41 @@ def _validator(output: JsonOutput) -> Any:
 
     schema = dict(output.schema or {})
     kind = validator_for(schema, default=Draft202012Validator)
+    guards = {"pattern": _pattern, "$ref": _counted(kind.VALIDATORS["$ref"])}
+    guarded: Any = extend(kind, guards)  # type: ignore[no-untyped-call]
     # With a registry of our own, a remote `$ref` is an error instead of a download.
-    guarded: Any = extend(kind, {"pattern": _pattern})  # type: ignore[no-untyped-call]
     return guarded(schema, registry=REGISTRY)
 
 
 def _pattern(
     validator: Any, pattern: object, value: object, schema: object
 ) -> Iterator[ValidationError]:
-    """The client's pattern, unless it could take for ever: nothing else runs meanwhile."""
+    """A pattern that is none here (JavaScript knows others) or takes too long counts as met."""
+    import regex
     from jsonschema.exceptions import ValidationError
 
     if not isinstance(value, str) or not isinstance(pattern, str):
         return
-    if len(value) > _LONGEST_MATCHED or _MAY_TAKE_FOR_EVER.search(pattern):
+    try:
+        found = regex.search(pattern, value, timeout=_PATTERN_SECONDS)
+    except (regex.error, TimeoutError):
         return
-    if not re.search(pattern, value):
+    if not found:
         yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _counted(follow: Any) -> Any:
+    """References may double at every step; whoever follows so many is in such a schema."""
+    left = _MAX_REFERENCES
+
+    def followed(validator: Any, reference: Any, value: Any, schema: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise SchemaTooExpensive
+        return follow(validator, reference, value, schema)
+
+    return followed
 
 
 def first_violation(document: object, output: JsonOutput) -> str:
@@ -102,6 +124,8 @@ def first_violation(document: object, output: JsonOutput) -> str:
         return f"its schema refers to {error.ref!r}, which is not part of it."
     except RecursionError:
         return "it is nested too deeply to be checked."
+    except SchemaTooExpensive:
+        return "its schema is too expensive to check."
     except re.error as error:
         return f"its schema has a pattern that is none ({error})."
     if violation is None:

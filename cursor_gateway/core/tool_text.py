@@ -46,6 +46,8 @@ _IMAGINED = ("<tool_result", "<turn from=")
 _TAGS = (OPENING, *_IMAGINED)
 # Room for the attributes that a model may copy into the tag.
 _MAX_TAG = 200
+_TAG_SO_FAR = re.compile(OPENING + r'(?: +\w+="[^"\n]*")*(?: +\w*(?:="?[^"\n>]*)?)? *>?')
+_LEAD = re.compile(r"\s*(?:```\w*\s*)?")
 _BRACKETS = re.compile(r'["\\{}\[\]<]')
 
 
@@ -117,9 +119,8 @@ class ToolTextParser:
         """The stream ended: what was held back is text, an unfinished call is garbled."""
         state, self._state = self._state, _State.TEXT
         held, self._held = self._held, ""
-        if state is _State.BODY:
-            raw = self._take_body()
-            return [Garbled(raw, "the call does not end.")]
+        if state is _State.BODY or (state is _State.TAG and held):
+            return [Garbled(self._take_body() + held, "the call does not end.")]
         return [Said(held)] if held and state is not _State.AFTER else []
 
     def _text(self, text: str, pieces: list[Piece]) -> str:
@@ -140,13 +141,15 @@ class ToolTextParser:
     def _tag(self, text: str, pieces: list[Piece]) -> str:
         """`text` begins with the tag; what follows it decides whether it is a call."""
         end = text.find(">", 0, _MAX_TAG)
-        body = text[end + 1 :].lstrip() if end > 0 else ""
         if _may_be_tag(text[: end + 1] if end > 0 else text):
-            if body.startswith("{"):
+            # Models put their JSON into a code block even here.
+            lead = _LEAD.match(text, end + 1) if end > 0 else None
+            body = text[lead.end() :] if lead else ""
+            if body.startswith(("{", "[")):
                 self._state = _State.BODY
                 self._body = [text[: len(text) - len(body)]]
                 return body
-            if not body and len(text) < 2 * _MAX_TAG:
+            if body in ("", "`", "``") and len(text) < 2 * _MAX_TAG:
                 self._held = text
                 return ""
         self._state = _State.TEXT
@@ -154,19 +157,19 @@ class ToolTextParser:
         return text[len(OPENING) :]
 
     def _in_body(self, text: str, pieces: list[Piece]) -> str:
-        end = self._scan(text)
-        if end is None:
-            self._body.append(text)
-            return ""
+        end, is_end = self._scan(text)
         self._body.append(text[:end])
-        raw = self._take_body()
-        pieces.append(_call(raw))
+        if not is_end:
+            self._held = text[end:]
+            return ""
+        pieces.append(_call(self._take_body()))
         self._called = self._called or isinstance(pieces[-1], Asked)
         self._state = _State.AFTER
         return text[end:]
 
-    def _scan(self, text: str) -> int | None:
-        """Where the JSON object ends, or where a closing tag shows that it never will."""
+    def _scan(self, text: str) -> tuple[int, bool]:
+        """How far `text` belongs to the JSON, and whether it ends there. A closing tag outside of a
+        string shows that it never will; what may become one is read again with what follows."""
         skip = 0
         if self._escaped:
             skip, self._escaped = 1, False
@@ -186,11 +189,13 @@ class ToolTextParser:
             elif sign in "}]":
                 self._depth -= 1
                 if self._depth <= 0:
-                    return at + 1
-            elif sign == "<" and text.startswith(CLOSING, at):
-                return at
+                    return at + 1, True
+            elif text.startswith(CLOSING, at):
+                return at, True
+            elif CLOSING.startswith(text[at:]):
+                return at, False
         self._escaped = skip > len(text)
-        return None
+        return len(text), False
 
     def _take_body(self) -> str:
         raw = "".join(self._body)
@@ -201,9 +206,11 @@ class ToolTextParser:
 
     def _after(self, text: str, pieces: list[Piece]) -> str:
         rest = text.lstrip()
-        if CLOSING.startswith(rest) and rest != CLOSING:
+        if any(end.startswith(rest) and rest != end for end in (CLOSING, "```")):
             self._held = rest
             return ""
+        if rest.startswith("```"):
+            return rest.removeprefix("```")
         self._state = _State.GAP
         return rest.removeprefix(CLOSING)
 
@@ -218,21 +225,31 @@ class ToolTextParser:
 
 
 def _call(raw: str) -> Asked | Garbled:
-    body = raw[raw.index("{") :]
+    body = raw[_LEAD.match(raw, raw.index(">") + 1).end() :]  # type: ignore[union-attr]
     try:
         # `strict=False`: models write newlines into strings as they are.
-        call = json.loads(body, strict=False, parse_constant=_refuse_constant)
+        call = json.loads(body, strict=False, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         return Garbled(raw, f"the text between the tags is not JSON ({error}).")
-    name = call.get("name") if isinstance(call, dict) else None
-    if not isinstance(name, str):
-        return Garbled(raw, 'it has no "name".')
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return Garbled(raw, 'it is not one object with a "name".')
+    # Arguments in another place would be lost, and a call without them may do something else.
+    others = call.keys() - {"name", "arguments", "id"}
+    if others:
+        return Garbled(raw, f'it has {sorted(others)} beside "name" and "arguments".')
     arguments = call.get("arguments", {})
     if isinstance(arguments, str):
         arguments = _object_in(arguments)
     if not isinstance(arguments, dict):
         return Garbled(raw, '"arguments" must be an object.')
-    return Asked(name, arguments, raw)
+    return Asked(call["name"], arguments, raw)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{number} is too large")
+    return value
 
 
 def _refuse_constant(name: str) -> None:
@@ -258,7 +275,7 @@ def _first_tag(text: str, tags: tuple[str, ...]) -> tuple[int, str | None]:
 
 def _may_be_tag(head: str) -> bool:
     """`<tool_call>`, `<tool_call id="...">` or a beginning of them, but not `<tool_callback>`."""
-    return head[len(OPENING) :][:1] in ("", ">", " ") and "\n" not in head
+    return bool(_TAG_SO_FAR.fullmatch(head))
 
 
 def _overlap(text: str) -> int:

@@ -18,11 +18,21 @@ from cursor_gateway.core.conversation import JsonOutput, ToolSpec
 from cursor_gateway.core.structured import first_violation
 from cursor_gateway.errors import InvalidRequest
 
-# Parameters that only say what a call is for: filling them changes nothing that is done.
-DESCRIPTIVE = frozenset({"description", "summary", "i", "intent", "explanation", "title", "reason"})
+# Parameters that may only say what a call is for: filling them changes nothing that is done.
+DESCRIPTIVE = frozenset({"i", "intent", "summary", "description", "title", "explanation", "reason"})
+_ALWAYS_DESCRIPTIVE = frozenset({"i", "intent"})
+# In other tools such a parameter may be data (the title of an issue); its own description tells.
+_DESCRIBES_THE_CALL = re.compile(
+    r"\bintent\b|what (?:this|the) (?:command|call|tool|action)|of the (?:command|call|task)\b"
+    r"|(?:short|brief|concise)\b.{0,40}\b(?:description|summary|label|explanation)",
+    re.IGNORECASE,
+)
+_COMMANDS = frozenset({"command", "cmd", "script"})
 
-_SCHEMA_NOISE = frozenset(
-    {"$schema", "$id", "title", "default", "additionalProperties", "examples"}
+_SCHEMA_NOISE = frozenset({"$schema", "$id", "title", "default", "examples"})
+# Below these stand names, not words of the schema's language.
+_NAMED = frozenset(
+    "properties $defs definitions patternProperties dependentSchemas dependentRequired".split()
 )
 _INTEGER = re.compile(r"-?\d{1,18}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -38,30 +48,40 @@ def find(name: str, tools: Iterable[ToolSpec]) -> ToolSpec | None:
     return alike[0] if len(alike) == 1 or exact else None
 
 
-def plain_schema(schema: Any, depth: int = 0) -> Any:
-    """`schema` without what only validators need; a choice between a type and null is the type."""
+def plain_schema(schema: Any, depth: int = 0, *, keep_null: bool = False) -> Any:
+    """`schema` without what only validators need. A choice between a type and null is the type,
+    unless the parameter is required: then null is how a model leaves it out."""
+    if depth > _MAX_DEPTH:
+        return {}
     if isinstance(schema, list):
         return [plain_schema(entry, depth + 1) for entry in schema]
     if not isinstance(schema, dict):
         return schema
-    if depth > _MAX_DEPTH:
-        return {}
+    required = _required(schema)
     plain: dict[str, Any] = {}
     for key, value in schema.items():
-        if key == "properties" and isinstance(value, dict):
-            plain[key] = {name: plain_schema(entry, depth + 1) for name, entry in value.items()}
-        elif key in ("anyOf", "oneOf") and len(choices := _not_null(value)) == 1:
-            plain |= plain_schema(choices[0], depth + 1)
-        elif key == "type" and isinstance(value, list) and len(_not_null(value)) == 1:
+        if key in _NAMED and isinstance(value, dict):
+            plain[key] = {
+                name: plain_schema(entry, depth + 1, keep_null=name in required)
+                for name, entry in value.items()
+            }
+        elif key in ("anyOf", "oneOf") and not keep_null and len(_not_null(value)) == 1:
+            plain |= plain_schema(_not_null(value)[0], depth + 1)
+        elif key == "type" and not keep_null and len(_not_null(value)) == 1:
             plain[key] = _not_null(value)[0]
-        elif key == "required" and value == []:
-            continue
-        elif key not in _SCHEMA_NOISE:
+        elif not _says_nothing(key, value):
             plain[key] = value if key in ("enum", "const") else plain_schema(value, depth + 1)
     return plain
 
 
+def _says_nothing(key: str, value: Any) -> bool:
+    if key == "additionalProperties":
+        return isinstance(value, bool)
+    return key in _SCHEMA_NOISE or (key == "required" and value == [])
+
+
 def _not_null(choices: Any) -> list[Any]:
+    """The choices besides null; two of nothing where there is no choice at all."""
     if not isinstance(choices, list):
         return [choices, choices]
     null = ("null", {"type": "null"})
@@ -77,15 +97,25 @@ def fit(
     fitted = {
         name: _repaired(value, known.get(name))
         for name, value in arguments.items()
-        if not _is_empty_option(name, value, tool.schema)
+        if not _is_left_out(name, value, tool.schema, known)
     }
     if tool.schema.get("additionalProperties") is False:
         for name in DESCRIPTIVE & (fitted.keys() - known.keys()):
+            description = description or str(fitted[name])
             del fitted[name]
     for name in _required(tool.schema):
-        if name in DESCRIPTIVE and name not in fitted and _wants(known.get(name), "string"):
+        if name not in fitted and _only_describes(name, known):
             fitted[name] = _describing(tool.name, known[name], description)
     return fitted, _violation(fitted, tool.schema)
+
+
+def _only_describes(name: str, properties: Mapping[str, Any]) -> bool:
+    schema = properties.get(name)
+    if name not in DESCRIPTIVE or not isinstance(schema, dict) or "string" not in _types(schema):
+        return False
+    if name in _ALWAYS_DESCRIPTIVE or _COMMANDS & properties.keys():
+        return True
+    return bool(_DESCRIBES_THE_CALL.search(str(schema.get("description", ""))))
 
 
 def _describing(name: str, schema: Mapping[str, Any], description: str) -> str:
@@ -95,11 +125,12 @@ def _describing(name: str, schema: Mapping[str, Any], description: str) -> str:
 
 
 def _violation(value: Any, schema: Mapping[str, Any]) -> str:
+    """Clients send schemas that are none, or none that can be checked; they will judge by them."""
     try:
-        return first_violation(value, JsonOutput(schema))
+        problem = first_violation(value, JsonOutput(schema))
     except Exception:
-        # Clients send schemas that are none. They cannot be violated, and the client will judge.
         return ""
+    return "" if problem.startswith("its schema ") else problem
 
 
 def to_json(value: Any) -> str:
@@ -114,13 +145,13 @@ def to_json(value: Any) -> str:
         raise InvalidRequest("A JSON value is nested too deeply.") from None
 
 
-def _is_empty_option(name: str, value: Any, schema: Mapping[str, Any]) -> bool:
-    """`null` for a parameter that may be left out and has no null: the model means "left out"."""
+def _is_left_out(
+    name: str, value: Any, schema: Mapping[str, Any], properties: Mapping[str, Any]
+) -> bool:
+    """`null` for a parameter that may be left out and knows no null: the model means "left out"."""
     if value is not None or name in _required(schema):
         return False
-    properties = schema.get("properties")
-    wanted = properties.get(name) if isinstance(properties, dict) else None
-    return isinstance(wanted, dict) and not _wants(wanted, "null")
+    return isinstance(properties.get(name), dict) and bool(_violation(None, properties[name]))
 
 
 def _required(schema: Mapping[str, Any]) -> list[str]:
@@ -134,16 +165,13 @@ def _types(schema: Any) -> set[str]:
     if not isinstance(schema, dict):
         return set()
     kind = schema.get("type")
-    types = {kind} if isinstance(kind, str) else set(kind) if isinstance(kind, list) else set()
+    listed = kind if isinstance(kind, list) else [kind]
+    types = {entry for entry in listed if isinstance(entry, str)}
     for key in ("anyOf", "oneOf"):
         choices = schema.get(key)
         for choice in choices if isinstance(choices, list) else ():
             types |= _types(choice)
     return types
-
-
-def _wants(schema: Any, kind: str) -> bool:
-    return kind in _types(schema)
 
 
 def _repaired(value: Any, schema: Any) -> Any:
@@ -152,8 +180,8 @@ def _repaired(value: Any, schema: Any) -> Any:
         return value
     if isinstance(value, str) and "string" not in types:
         return _from_text(value, types)
-    if types - {"null"} == {"string"} and isinstance(value, int | float) and value is not True:
-        return value if isinstance(value, bool) else str(value)
+    if types - {"null"} == {"string"} and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
     return value
 
 

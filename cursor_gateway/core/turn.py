@@ -14,6 +14,9 @@ Calls that the model made at once are announced one after the other, so a *burst
 something else happens or it is silent for a moment (`restless` asks for that moment to be told, by
 an empty feed).
 
+Calls that the model writes are handed out when its run ends, so that one that cannot be read is
+mended together with the others.
+
 Text is passed on at once, except where it may not be wanted: a structured answer until it is valid,
 the words of a model that must call a tool, and those of a run that only repairs a call.
 """
@@ -56,6 +59,8 @@ class Turn:
     ) -> None:
         self._conversation = conversation
         self._tools = conversation.callable_tools
+        # Whether the model knows the form of a call. It may use it though it may not call.
+        self._reads_calls = bool(conversation.tools)
         self._must_call = bool(self._tools) and conversation.tool_choice.kind == "required"
         self._max_repeat = max_repeat
         # Of what the client did, not of what we told the model: our own hints are no news.
@@ -75,9 +80,11 @@ class Turn:
         self._asked = asked
         self._own_guard = LoopGuard(self._max_repeat)
         self._cut = TextCut(self._conversation.stop, self._conversation.max_tokens)
-        self._parser = ToolTextParser() if self._tools else None
+        self._parser = ToolTextParser() if self._reads_calls else None
+        self._written: list[tuple[str, dict[str, Any], str]] = []
         self._burst: list[tuple[str, dict[str, Any]]] = []
         self._burst_of = ""
+        self._unanswered = 0
         self._loops: list[tuple[Loop, ToolCall]] = []
         self._garbled: list[Garbled] = []
         self._held: list[str] = []
@@ -112,11 +119,14 @@ class Turn:
                 self._read(self._parser.feed(event.text), out)
         elif isinstance(event, ThinkingDelta):
             self._output_bytes += size_of(event.text)
-            if self._burst_is_settled(out):
+            # Between calls that were made at once a model may think; after their results it is
+            # another model call.
+            if self._unanswered > 0 or self._burst_is_settled(out):
                 out.append(event)
         elif isinstance(event, AgentCall):
             self._agent_calls(event, out)
         elif isinstance(event, AgentCallDone):
+            self._unanswered -= 1
             outcome = outcome_of(event.result)
             result = to_json(event.result)
             self._own_guard.record(step(event.tool, event.arguments, outcome, result))
@@ -132,30 +142,36 @@ class Turn:
             match piece:
                 case Said(text):
                     self._say(text, out)
-                case Asked():
-                    self._asked_for(piece, out)
-                case Garbled():
-                    self._garbled.append(piece)
+                case Asked() | Garbled():
+                    self._written_call(piece, out)
                 case _:
-                    self._end("tool_calls", None, out)
+                    self._conclude(None, out)
 
-    def _asked_for(self, asked: Asked, out: list[Event]) -> None:
+    def _written_call(self, piece: Asked | Garbled, out: list[Event]) -> None:
+        if not self._tools:
+            return
+        call = self._understood(piece) if isinstance(piece, Asked) else piece
+        if isinstance(call, Garbled):
+            self._garbled.append(call)
+            return
+        self._written.append(call)
+        if not self._conversation.parallel_calls:
+            self._conclude(None, out)
+
+    def _understood(self, asked: Asked) -> tuple[str, dict[str, Any], str] | Garbled:
         tool = find(asked.name, self._tools)
         if tool is None:
-            self._garbled.append(Garbled(asked.raw, f"there is no tool {asked.name!r}."))
-            return
+            return Garbled(asked.raw, f"there is no tool {asked.name!r}.")
         arguments, problem = fit(tool, asked.arguments)
         if problem:
-            self._garbled.append(Garbled(asked.raw, f"the arguments of {tool.name}: {problem}"))
-        else:
-            self._call(tool.name, arguments, out)
-            if self._calls and not self._conversation.parallel_calls:
-                self._end("tool_calls", None, out)
+            return Garbled(asked.raw, f"the arguments of {tool.name}: {problem}")
+        return tool.name, arguments, asked.raw
 
     def _say(self, text: str, out: list[Event]) -> None:
         text, reason = self._cut.feed(text)
         self._pass_on(text, out)
         if reason:
+            self._hand_out_written(out)
             self._end(reason, None, out)
 
     def _pass_on(self, text: str, out: list[Event]) -> None:
@@ -186,6 +202,7 @@ class Turn:
         translated = translate(
             event.tool, event.arguments, event.description, self._tools, event.workspace
         )
+        self._unanswered += 1
         if translated is not None:
             self._burst.append(translated)
             self._burst_of = event.model_call
@@ -206,37 +223,64 @@ class Turn:
 
     def _settle_burst(self, out: list[Event]) -> None:
         burst, self._burst = self._burst, []
+        if not burst:
+            return
         if not self._conversation.parallel_calls:
             del burst[1:]
-        for name, arguments in burst:
+        self._flush_text(out)
+        if self.wants_more:
+            self._hand_out_written(out)
+            for name, arguments in burst:
+                self._call(name, arguments, out)
+            self._end_with_calls(None, out)
+
+    def _hand_out_written(self, out: list[Event]) -> None:
+        for name, arguments, _ in self._written:
             self._call(name, arguments, out)
-        if self._calls:
-            self._end("tool_calls", None, out)
-        elif self._loops:
-            self._break_loop(None, out)
+        self._written = []
 
     # Ends
 
     def _finish(self, usage: Usage | None, out: list[Event]) -> None:
+        self._flush_text(out)
+        if self.wants_more:
+            self._conclude(usage, out)
+
+    def _flush_text(self, out: list[Event]) -> None:
+        """Let go of what was held back only because more of it might have come."""
         if self._parser is not None:
             self._read(self._parser.close(), out)
         if self.wants_more:
             text, reason = self._cut.close()
             self._pass_on(text, out)
             if reason:
-                self._end(reason, usage, out)
-        if not self.wants_more:
+                self._hand_out_written(out)
+                self._end(reason, None, out)
+
+    def _conclude(self, usage: Usage | None, out: list[Event]) -> None:
+        """The run has nothing more to say: the turn ends, or the agent is asked again."""
+        if self._garbled and self._may_ask_again("garbled"):
+            self._ask_for_readable_calls(usage)
             return
+        self._hand_out_written(out)
+        if self._calls or self._loops:
+            self._end_with_calls(usage, out)
+        elif self._garbled:
+            # It stays unreadable: then the first attempt is as good as any.
+            self._held = ["\n".join(self._unreadable)]
+            self._unreadable = []
+            self._end("stop", usage, out)
+        elif self._must_call and self._may_ask_again("no call"):
+            self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
+        elif self._conversation.output is None or self._is_valid_output(usage):
+            self._unreadable = []
+            self._end("stop", usage, out)
+
+    def _end_with_calls(self, usage: Usage | None, out: list[Event]) -> None:
         if self._calls:
             self._end("tool_calls", usage, out)
         elif self._loops:
             self._break_loop(usage, out)
-        elif self._garbled or self._unreadable:
-            self._mend_calls(usage, out)
-        elif self._must_call and self._may_ask_again("no call"):
-            self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
-        elif self._conversation.output is None or self._is_valid_output(usage):
-            self._end("stop", usage, out)
 
     def _break_loop(self, usage: Usage | None, out: list[Event]) -> None:
         """Tell the model first, as the result of the call it repeats; then stop it."""
@@ -254,17 +298,17 @@ class Turn:
         out.append(TextDelta(loop.message))
         self._end("stop", usage, out, loop)
 
-    def _mend_calls(self, usage: Usage | None, out: list[Event]) -> None:
-        """Ask once for calls that can be read; what then still cannot be read is text."""
-        if self._garbled and self._may_ask_again("garbled"):
-            self._unreadable = [garbled.raw for garbled in self._garbled]
-            problems = " ".join(garbled.problem for garbled in self._garbled)
-            said = "\n".join(self._unreadable)
-            self._ask_again(usage, said, f"That call was not made: {problems} Make it again.")
-            return
-        out.append(TextDelta("\n".join(self._unreadable)))
-        self._held.clear()
-        self._end("stop", usage, out)
+    def _ask_for_readable_calls(self, usage: Usage | None) -> None:
+        """All of the run's calls again, since none was handed out yet."""
+        self._unreadable = [garbled.raw for garbled in self._garbled]
+        said = "\n".join([*(raw for _, _, raw in self._written), *self._unreadable])
+        problems = " ".join(garbled.problem for garbled in self._garbled)
+        count = len(self._garbled) + len(self._written)
+        if count == 1:
+            correction = f"That call was not made: {problems} Make it again."
+        else:
+            correction = f"Those {count} calls were not made: {problems} Make all of them again."
+        self._ask_again(usage, said, correction)
 
     def _is_valid_output(self, usage: Usage | None) -> bool:
         """Whether the structured answer is one; if not, ask once for a better one."""
@@ -299,6 +343,7 @@ class Turn:
     ) -> None:
         self._release_held(out)
         if self._calls:
+            reason = "tool_calls"
             out.extend(TextDelta(garbled.raw) for garbled in self._garbled)
         counted = self._earlier + self._counted(usage)
         stop = self._cut.found if reason == "stop" else None

@@ -175,7 +175,7 @@ class ChatEncoder:
         )
         if self._include_usage:
             usage = orjson.dumps(_usage(event.usage))
-            frames.append(self._head + b',"choices":[],"usage":' + usage + b"}\n\n")
+            frames.append(self._head + b',"choices":[],"usage":' + usage + extra + b"}\n\n")
         frames.append(b"data: [DONE]\n\n")
 
 
@@ -288,7 +288,7 @@ def _tool_calls(message: Mapping[str, Any], where: str) -> Iterable[Part]:
     for at, call in enumerate(calls):
         path = f"{where}.tool_calls[{at}]"
         yield parse_call(expect_object(call, path), path)
-    if legacy := message.get("function_call"):
+    if not calls and (legacy := message.get("function_call")):
         yield parse_call({"function": legacy}, f"{where}.function_call")
 
 
@@ -303,12 +303,12 @@ def _tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> ToolCh
     if isinstance(choice, dict):
         function = choice.get("function", choice)
         name = function.get("name") if isinstance(function, dict) else None
-        if choice.get("type") in ("auto", "none", "any"):
-            choice = choice["type"]
-        elif any(tool.name == name for tool in tools):
+        if isinstance(name, str):
+            if not any(tool.name == name for tool in tools):
+                raise InvalidRequest("`tool_choice` names no tool here.", param="tool_choice")
             return ToolChoice("required", name)
-        else:
-            raise InvalidRequest("`tool_choice` names no tool of the request.", param="tool_choice")
+        allowed = choice.get("allowed_tools")
+        choice = allowed.get("mode") if isinstance(allowed, dict) else choice.get("type")
     match choice:
         case "none":
             return ToolChoice("none")

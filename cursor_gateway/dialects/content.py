@@ -132,7 +132,7 @@ def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
     name = described.get("name") if isinstance(described, dict) else None
     if not isinstance(name, str) or not name:
         return None
-    schema = described.get("parameters", described.get("input_schema"))
+    schema = described.get("parameters") or described.get("input_schema")
     description = described.get("description")
     return ToolSpec(
         name,

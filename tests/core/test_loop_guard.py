@@ -46,7 +46,7 @@ def test_the_third_repetition_is_too_many() -> None:
 
 def test_the_words_for_the_model_and_for_the_client() -> None:
     loop = judged(history(*[SAME] * 3), "ls", {"path": "."})
-    assert "ls was called 3 times" in loop.hint
+    assert "ls was called 3 times" in loop.hint and "the id c2" in loop.hint
     assert "TOOL_LOOP_MAX_REPEAT=2" in loop.message and "ls" in loop.message and "3" in loop.message
     assert loop.as_json() == {
         "tool": "ls",
@@ -96,7 +96,7 @@ def test_a_clients_reminder_beside_a_result_is_not_the_user() -> None:
 
 
 def test_a_run_of_validation_failures_of_one_tool_is_a_loop() -> None:
-    failing = [("edit", {"n": n}, f"Invalid arguments: {n}") for n in range(3)]
+    failing = [("edit", {"n": n}, f"Invalid arguments for edit: {n}") for n in range(3)]
     loop = judged(history(*failing), "edit", {"n": 99})
     assert (loop.kind, loop.count) == ("validation", 3)
     assert "schema" in loop.hint and "failed validation" in loop.message
@@ -104,8 +104,14 @@ def test_a_run_of_validation_failures_of_one_tool_is_a_loop() -> None:
     assert judged(history(*failing[:2]), "edit", {"n": 99}) is None
     mended = [*failing, ("edit", {"n": 5}, "ok")]
     assert judged(history(*mended), "edit", {"n": 99}) is None
-    mixed = [failing[0], ("read", {"n": 1}, "Invalid arguments"), failing[1]]
+    mixed = [failing[0], ("read", {"n": 1}, "Invalid arguments for read"), failing[1]]
     assert judged(history(*mixed), "edit", {"n": 99}) is None
+
+
+def test_what_the_user_says_beside_a_result_is_the_users() -> None:
+    messages = history(*[SAME] * 3)
+    messages[-1] = Message("user", (*messages[-1].parts, Text("please run it once more")))
+    assert judged(messages, "ls", {"path": "."}) is None
 
 
 def test_a_footer_that_changes_with_every_call_is_no_news() -> None:
@@ -168,13 +174,17 @@ def test_arguments_that_are_no_json_have_a_fingerprint_too() -> None:
         ("The bash tool was called with invalid arguments: x", "validation"),
         ("Invalid arguments for read", "validation"),
         ("Invalidation of caches is hard", "success"),
+        ("Invalid input 0: see the RFC", "success"),
+        ("Error: Invalid arguments for build 7", "error"),
+        ("Missing required field in this form", "success"),
+        ("Chunk ID: 1\nProcess exited with code 2\nOutput:\nx", "error"),
     ],
 )
 def test_the_outcome_is_read_from_structure(text: str, outcome: str) -> None:
-    assert classify(text) == outcome
+    assert classify("read", text) == outcome
 
 
 def test_a_flagged_result_is_an_error_whatever_it_says() -> None:
-    assert classify("fine", is_error=True) == "error"
+    assert classify("read", "fine", is_error=True) == "error"
     assert outcome_of({"success": {}}) == "success"
     assert outcome_of({"rejected": {"reason": ""}}) == outcome_of({}) == "error"

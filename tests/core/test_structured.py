@@ -8,6 +8,12 @@ from cursor_gateway.core.conversation import JsonOutput
 from cursor_gateway.core.structured import check_schema, extract, problem_with
 from cursor_gateway.errors import InvalidRequest
 
+# Each definition asks twice for the one before it.
+EXPENSIVE: dict[str, Any] = {
+    "$ref": "#/$defs/d25",
+    "$defs": {"d0": {}}
+    | {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n - 1}"}] * 2} for n in range(1, 26)},
+}
 PERSON = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
 
 
@@ -36,9 +42,12 @@ def test_a_fence_around_everything_is_taken_off(answer: str, document: str) -> N
         ("{}", PERSON, "at the document, 'age' is a required property"),
         ('"abc"', {"pattern": "^a"}, ""),
         ('"abc"', {"pattern": "^b"}, "'abc' does not match '^b'"),
-        ('"aaa!"', {"pattern": "^(a+)+$"}, ""),
+        (f'"{"a" * 50}!"', {"pattern": r"^(\w+\s?){1,40}$"}, ""),
+        ('"é"', {"pattern": r"^\p{L}+$"}, ""),
         ("5", {"pattern": "^b"}, ""),
-        ('"abc"', {"pattern": "("}, "a pattern that is none"),
+        ('"abc"', {"pattern": "("}, ""),
+        ('{"a": 1}', {"patternProperties": {"(": {}}}, "a pattern that is none"),
+        ("[1]", EXPENSIVE, "too expensive"),
         ("[1]", {"$ref": "#"}, "nested too deeply"),
         ("{}", {"$ref": "https://example.com/s"}, "'https://example.com/s', which is not part"),
     ],

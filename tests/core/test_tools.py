@@ -54,6 +54,18 @@ OMP = (
     tool("edit", "input i", True, i="string", input="string"),
     tool("write", "path content i", True, i="string", path="string", content="string"),
 )
+PI = (
+    tool(
+        "edit",
+        "path edits",
+        True,
+        path="string",
+        edits={
+            "type": "array",
+            "items": {"properties": {"oldText": {"type": "string"}, "newText": {"type": "string"}}},
+        },
+    ),
+)
 CODEX = (tool("exec_command", "cmd", True, cmd="string", workdir="string"),)
 WS = "/tmp/cursor-gateway-x/run-1"
 
@@ -81,8 +93,20 @@ def native(tool: str, tools: tuple[ToolSpec, ...], arguments: Any, description: 
          ("Edit", {"file_path": "/a", "old_str": "x", "new_str": ""})),
         ("edit", OPENCODE, {"path": "/a", "streamContent": "new"},
          ("write", {"filePath": "/a", "content": "new"})),
-        ("EditFile", DROID, {"path": "/a", "streamContent": ""},
+        ("WriteFile", DROID, {"path": "/a", "fileText": ""},
          ("Create", {"file_path": "/a", "content": ""})),
+        ("edit", PI, {"path": "/a", "strReplace": {"oldText": "x", "newText": "y"}},
+         ("edit", {"path": "/a", "edits": [{"oldText": "x", "newText": "y"}]})),
+        ("shell", OPENCODE, {"command": "ls", "workingDirectory": WS}, ("bash", {"command": "ls"})),
+        ("shell", (tool("b_a_s_h", "command", command="string", isBackground="boolean"),),
+         {"command": "x", "isBackground": True},
+         ("b_a_s_h", {"command": "x", "isBackground": True})),
+        ("mcp", (tool("mcp__ctx7__resolve"),), {"name": "ctx7-resolve", "args": {}},
+         ("mcp__ctx7__resolve", {})),
+        ("updateTodos", (tool("todowrite", "todos", todos={"type": "array", "items": {
+            "properties": {"content": {}, "status": {}}, "additionalProperties": False}}),),
+         {"todos": [{"content": "b"}]},
+         ("todowrite", {"todos": [{"content": "b", "status": "pending"}]})),
         ("write", OMP, {"path": "/a", "fileText": "x"},
          ("write", {"path": "/a", "content": "x", "i": "/a"})),
         ("grep", OPENCODE, {"pattern": "x", "path": WS, "glob": "*.py"},
@@ -127,6 +151,15 @@ def test_a_call_of_the_agents_own_becomes_the_clients(
         ("edit", OPENCODE, {"path": "/a", "strReplace": 5}),
         ("edit", OPENCODE, {"path": "/a", "streamContent": "a\n// ... existing code ...\nb"}),
         ("edit", OPENCODE, {"streamContent": "a"}),
+        ("edit", OPENCODE, {"path": "/a", "streamContent": ""}),
+        ("edit", OPENCODE, {"path": "/a", "streamContent": "// … existing code …"}),
+        ("edit", PI, {"path": "/a", "strReplace": {"oldText": "x", "replaceAll": True}}),
+        ("shell", DROID, {"command": "rm -rf build", "workingDirectory": "/home/u/sub"}),
+        ("shell", OPENCODE, {"command": "serve", "isBackground": True}),
+        ("grep", OMP, {"pattern": "x"}),
+        ("grep", (tool("search", "query", query="string"),), {"pattern": "x"}),
+        ("updateTodos", OPENCODE, {"todos": [{"content": "b"}], "merge": True}),
+        ("read", OPENCODE, {"path": f"{WS}/image-1.png"}),
         ("edit", OPENCODE, {"path": "/a", "applyPatch": {"patchContent": "x"}}),
         ("edit", OMP, {"path": "/a", "strReplace": {"oldText": "x", "newText": "y"}}),
         ("delete", OPENCODE, {"path": "/a"}),
@@ -170,7 +203,7 @@ def test_a_tool_is_found_by_its_name_and_by_its_letters_where_that_is_certain() 
 TYPED = tool(
     "t", "n", n="integer", f="number", b="boolean", s="string", o="object", a="array",
     maybe={"type": ["string", "null"]}, either={"anyOf": [{"type": "integer"}, {"type": "null"}]},
-    free={}, odd="string",
+    free={}, choice={"enum": ["a", None]},
 )  # fmt: skip
 
 
@@ -186,6 +219,8 @@ TYPED = tool(
         ({"n": 1, "maybe": None}, {"n": 1, "maybe": None}),
         ({"n": 1, "either": "7"}, {"n": 1, "either": 7}),
         ({"n": 1, "free": "5"}, {"n": 1, "free": "5"}),
+        ({"n": 1, "free": None}, {"n": 1, "free": None}),
+        ({"n": 1, "choice": None}, {"n": 1, "choice": None}),
         ({"n": 1, "extra": "5"}, {"n": 1, "extra": "5"}),
     ],
 )
@@ -196,7 +231,7 @@ def test_arguments_are_repaired_where_the_meaning_is_certain(given: Any, fitted:
 @pytest.mark.parametrize(
     "given",
     [{}, {"n": "five"}, {"n": None}, {"n": 1, "o": "text"}, {"n": 1, "a": "5"}, {"n": 1, "s": True},
-     {"n": 1, "b": "maybe"}, {"n": 1, "f": "2,5"}],
+     {"n": 1, "b": "maybe"}, {"n": 1, "f": "2,5"}, {"n": 1, "s": 1.10}],
 )  # fmt: skip
 def test_arguments_that_do_not_fit_are_named(given: dict[str, Any]) -> None:
     assert fit(TYPED, given)[1]
@@ -206,15 +241,34 @@ def test_only_what_describes_a_call_is_filled_in_and_only_where_it_is_required()
     execute = DROID[2]
     assert fit(execute, {"command": "ls"}, "List") == ({"command": "ls", "summary": "List"}, "")
     assert fit(execute, {"command": "ls"})[0]["summary"] == "Call the Execute tool"
-    strict = tool("X", "summary", summary={"type": "string", "pattern": r"^[A-Z]\S*(\s+\S+){2,7}$"})
+    pattern = {"type": "string", "pattern": r"^[A-Z]\S*(?:\s+\S+){2,7}$"}
+    strict = tool("X", "summary", command="string", summary=pattern)
     assert fit(strict, {}, "ls") == ({"summary": "Call the X tool"}, "")
+    said = {"type": "string", "description": "A short (3-5 word) description of the task"}
+    assert fit(tool("task", "description", description=said), {})[1] == ""
+    assert fit(tool("save", "title", title="string"), {})[1]
+    assert fit(OMP[1], {"command": "ls", "description": "List"})[0] == {
+        "command": "ls",
+        "i": "List",
+    }
     closed = tool("bash", "command", True, command="string")
     assert fit(closed, {"command": "ls", "description": "x"}) == ({"command": "ls"}, "")
     assert fit(closed, {"command": "ls", "rm": "x"})[1]
     assert fit(tool("t", "i", i="integer"), {})[1]
 
 
-@pytest.mark.parametrize("schema", [{}, {"properties": 5}, {"required": 5}, {"type": 5}])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"properties": 5},
+        {"required": 5},
+        {"type": 5},
+        {"type": [[1]]},
+        {"pattern": "("},
+        {"$ref": "#/no"},
+    ],
+)
 def test_a_schema_that_is_none_is_the_clients_business(schema: dict[str, Any]) -> None:
     assert fit(ToolSpec("t", "", schema), {"a": 1}) == ({"a": 1}, "")
 
@@ -233,7 +287,9 @@ def test_a_schema_is_made_plain_without_losing_its_meaning() -> None:
             "name": {"type": ["string", "null"]},
             "kind": {"enum": ["title", None], "const": {"title": 1}},
             "list": {"type": "array", "items": [{"title": "x", "type": "integer"}]},
+            "map": {"type": "object", "additionalProperties": {"type": "integer"}},
         },
+        "$defs": {"title": {"type": "string"}, "default": {}},
     }
     assert plain_schema(schema) == {
         "type": "object",
@@ -244,8 +300,13 @@ def test_a_schema_is_made_plain_without_losing_its_meaning() -> None:
             "name": {"type": "string"},
             "kind": {"enum": ["title", None], "const": {"title": 1}},
             "list": {"type": "array", "items": [{"type": "integer"}]},
+            "map": {"type": "object", "additionalProperties": {"type": "integer"}},
         },
+        "$defs": {"title": {"type": "string"}, "default": {}},
     }
+    nullable = {"type": ["integer", "null"]}
+    strict = {"properties": {"limit": nullable}, "required": ["limit"]}
+    assert plain_schema(strict) == strict
     assert plain_schema({"anyOf": 5}) == {"anyOf": 5}
     assert plain_schema(True) is True
 
@@ -255,6 +316,10 @@ def test_a_schema_without_end_is_cut() -> None:
     for _ in range(200):
         deep = {"items": deep}
     assert to_json(plain_schema(deep)).count("items") < 100
+    lists: Any = 1
+    for _ in range(900):
+        lists = [lists]
+    assert len(to_json(plain_schema({"enum": [], "x": lists}))) < 300
 
 
 def test_every_value_has_a_json_text() -> None:

@@ -78,7 +78,7 @@ def test_silence_without_a_burst_changes_nothing() -> None:
 
 
 def test_a_burst_ends_with_whatever_comes_after_it() -> None:
-    for event in (TextDelta("x"), ThinkingDelta("x"), END, shell("b", "m-2")):
+    for event in (TextDelta("x"), END, shell("b", "m-2")):
         subject = turn()
         out = subject.feed([shell(), event])
         assert out[0] == called() and len(out) == 2 and subject.over
@@ -96,20 +96,57 @@ def test_a_call_that_came_back_is_part_of_the_burst_it_was_announced_in() -> Non
 
 def test_calls_in_text_wait_for_the_end_of_the_run() -> None:
     subject = turn()
-    assert subject.feed([TextDelta("Hm. " + CALL)]) == [TextDelta("Hm. "), called()]
+    assert subject.feed([TextDelta("Hm. " + CALL)]) == [TextDelta("Hm. ")]
     assert subject.feed([TextDelta("\n" + CALL), END]) == [
+        called(1),
         called(2),
         Finished("tool_calls", USAGE),
     ]
 
 
-def test_good_calls_go_out_and_a_garbled_one_beside_them_is_text() -> None:
-    out = turn().feed([TextDelta(CALL + GARBLED), END])
-    assert out == [
+def test_a_garbled_call_beside_good_ones_is_asked_for_with_them() -> None:
+    subject = turn()
+    assert subject.feed([TextDelta(CALL + GARBLED), END]) == []
+    said, correction = (str(message.parts[0]) for message in subject.retry)
+    assert "ls" in said and "oops" in said
+    assert "Those 2 calls were not made" in correction
+    again(subject)
+    assert subject.feed([TextDelta(CALL + GARBLED), END]) == [
         called(),
         TextDelta("<tool_call>\n{oops}"),
-        Finished("tool_calls", USAGE),
+        Finished("tool_calls", Usage(20, 10)),
     ]
+
+
+def test_a_model_may_think_between_calls_that_it_makes_at_once() -> None:
+    subject = turn()
+    assert subject.feed([shell("a"), ThinkingDelta("x"), shell("b")]) == [ThinkingDelta("x")]
+    done = AgentCallDone("shell", {}, {"rejected": {}})
+    out = subject.feed([done, done, ThinkingDelta("next")])
+    assert out[:2] == [called(1, "a"), called(2, "b")] and len(out) == 3
+
+
+def test_text_before_an_announced_call_is_whole() -> None:
+    subject = turn(stop=("END",))
+    out = subject.feed([TextDelta("TH E"), TextDelta("N <"), shell()]) + subject.feed([])
+    assert text(out) == "TH EN <"
+    cut = turn(stop=("<x",), max_tokens=1)
+    out = cut.feed([TextDelta("1234<"), shell()]) + cut.feed([])
+    assert [event for event in out if isinstance(event, ToolCall)] == []
+
+
+def test_calls_that_are_not_allowed_are_taken_out_of_the_text() -> None:
+    subject = turn(tool_choice=ToolChoice("none"))
+    out = subject.feed([TextDelta("Hm. " + CALL + GARBLED + "Done."), END])
+    assert text(out) == "Hm. Done." and out[-1] == END
+
+
+def test_calls_before_a_cut_are_calls() -> None:
+    out = turn(stop=("STOP",)).feed([TextDelta(CALL + "STOP more"), END])
+    assert out[0] == called()
+    assert isinstance(out[1], Finished) and out[1].reason == "tool_calls"
+    out = turn(stop=("<x",), max_tokens=1).feed([TextDelta(CALL + "1234<"), END])
+    assert out[0] == TextDelta("1234") and out[1] == called()
 
 
 def test_a_run_that_mends_a_call_says_nothing_else() -> None:
@@ -122,11 +159,19 @@ def test_a_run_that_mends_a_call_says_nothing_else() -> None:
     assert out == [called(), Finished("tool_calls", Usage(20, 10))]
 
 
-def test_a_run_that_mends_nothing_gives_the_first_attempt_as_text() -> None:
+def test_an_answer_instead_of_a_mended_call_is_the_answer() -> None:
     subject = turn()
     subject.feed([TextDelta(GARBLED), END])
     again(subject)
-    out = subject.feed([TextDelta("What call?"), END])
+    out = subject.feed([TextDelta("No tool is needed: 42."), END])
+    assert out == [TextDelta("No tool is needed: 42."), Finished("stop", Usage(20, 10))]
+
+
+def test_a_call_that_stays_unreadable_is_text() -> None:
+    subject = turn()
+    subject.feed([TextDelta(GARBLED), END])
+    again(subject)
+    out = subject.feed([TextDelta("Sorry." + GARBLED), END])
     assert out == [TextDelta("<tool_call>\n{oops}"), Finished("stop", Usage(20, 10))]
 
 
@@ -157,9 +202,8 @@ def test_text_waits_for_a_call_that_must_come() -> None:
     subject = turn(tool_choice=ToolChoice("required"))
     assert subject.feed([TextDelta("Hm. ")]) == []
     assert subject.feed([TextDelta(CALL), TextDelta("after"), END]) == [
-        TextDelta("Hm. "),
+        TextDelta("Hm. after"),
         called(),
-        TextDelta("after"),
         Finished("tool_calls", USAGE),
     ]
 

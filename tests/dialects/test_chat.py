@@ -158,7 +158,7 @@ def test_tools_come_in_every_form() -> None:
                 "type": "function",
                 "function": {"name": "a", "description": "A", "parameters": schema},
             },
-            {"name": "b", "input_schema": schema},
+            {"name": "b", "parameters": None, "input_schema": schema},
             {"type": "function", "name": "c", "parameters": schema},
             {"type": "custom", "name": "d"},
             {"type": "web_search"},
@@ -191,6 +191,10 @@ def test_tools_come_in_every_form() -> None:
         ({"type": "none"}, ToolChoice("none")),
         ({"type": "function", "function": {"name": "a"}}, ToolChoice("required", "a")),
         ({"type": "tool", "name": "a"}, ToolChoice("required", "a")),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "required"}}, ToolChoice("required")),
+        ({"type": "web_search"}, ToolChoice()),
+        ({"type": "function", "function": 5}, ToolChoice()),
+        ({}, ToolChoice()),
     ],
 )
 def test_a_tool_choice_comes_in_every_form(choice: Any, parsed: ToolChoice) -> None:
@@ -199,10 +203,18 @@ def test_a_tool_choice_comes_in_every_form(choice: Any, parsed: ToolChoice) -> N
     assert conversation(user, tools=tools, tool_choice=choice).tool_choice == parsed
 
 
-@pytest.mark.parametrize("choice", [{"type": "function", "function": 5}, {"name": ["a"]}])
-def test_a_choice_of_no_tool_is_refused(choice: Any) -> None:
+def test_a_choice_of_no_tool_is_refused() -> None:
+    choice = {"type": "function", "function": {"name": "b"}}
     with pytest.raises(InvalidRequest, match="tool_choice"):
         conversation({"role": "user"}, tools=[{"name": "a"}], tool_choice=choice)
+
+
+def test_a_call_that_an_old_client_sends_back_in_both_forms_is_one_call() -> None:
+    function = {"name": "ls", "arguments": "{}"}
+    both = one(
+        role="assistant", tool_calls=[{"id": "c", "function": function}], function_call=function
+    )
+    assert both.parts == (ToolCall("c", "ls", "{}"),)
 
 
 def test_calls_and_results_may_stand_in_content_blocks() -> None:

@@ -33,6 +33,7 @@ READ: dict[str, Any] = {
     },
 }
 TOOLS = [BASH, READ]
+PNG = "data:image/png;base64,iVBORw0KGgoAAAAASUVORK5CYII="
 CALL = '[[call:bash {"command": "ls"}]]'
 
 
@@ -120,6 +121,28 @@ async def test_a_conversation_over_the_limit_is_refused_whole(start: Start) -> N
     async with start(max_prompt_mb=1) as client:
         status, error = await client.error("x" * 1_100_000)
         assert (status, error["code"]) == (400, "context_length_exceeded")
+
+
+async def test_a_hostile_schema_stops_nobody(client: Client) -> None:
+    definitions: dict[str, Any] = {"d0": {}}
+    for n in range(1, 30):
+        definitions[f"d{n}"] = {"allOf": [{"$ref": f"#/$defs/d{n - 1}"}] * 2}
+    for schema in (
+        {"properties": {"command": {"pattern": "^(\\w+\\s?){1,40}$"}}},
+        {"$ref": "#/$defs/d29", "$defs": definitions},
+        {"properties": {"command": {"type": [{"x": 1}]}}},
+    ):
+        tool = {"name": "bash", "input_schema": schema}
+        command = "a" * 42 + "!"
+        answer = await client.answer(f'[[call:bash {{"command": "{command}"}}]]', tools=[tool])
+        assert calls(answer) == [("bash", {"command": command})]
+
+
+async def test_an_image_is_the_agents_to_read(client: Client) -> None:
+    image = {"type": "image_url", "image_url": {"url": PNG}}
+    parts = [{"type": "text", "text": "[[own-image]][[text:A cat.]]"}, image]
+    answer = await ask(client, [{"role": "user", "content": parts}])
+    assert answer["choices"][0]["message"]["content"] == "A cat."
 
 
 async def test_a_garbled_call_is_asked_for_again(client: Client, fake: FakeAgent) -> None:
@@ -327,11 +350,21 @@ async def test_reading_many_files_is_never_a_loop(client: Client) -> None:
 
 
 async def test_the_agents_own_loop_is_stopped_too(client: Client, fake: FakeAgent) -> None:
-    own = '[[own:semSearch {"query": "x"}]]'
-    answer = await client.answer(own * 6 + "[[hang]]")
-    assert answer["cursor_gateway"]["loop_guard"]["tool"] == "semSearch"
-    assert len(fake.runs()) == 2
-    await eventually(lambda: not fake.processes())
+    for own in ('[[own:semSearch {"query": "x"}]]', '[[rejected:semSearch {"query": "x"}]]'):
+        before = len(fake.runs())
+        answer = await client.answer(own * 6 + "[[hang]]")
+        assert answer["cursor_gateway"]["loop_guard"]["tool"] == "semSearch"
+        assert len(fake.runs()) - before == 2
+        await eventually(lambda: not fake.processes())
+
+
+async def test_a_stopped_loop_is_logged_and_counted(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    await ask(client, looping(3, f"x[[then]]x[[then]]x[[then]]{CALL}"))
+    assert "loop guard stopped bash" in caplog.text
+    assert (await client.get("/health"))[1]["loops_stopped"] == 1
 
 
 async def test_a_title_request_beside_the_first_turn_disturbs_nobody(client: Client) -> None:
