@@ -279,7 +279,7 @@ class Turn:
     def _end_with_calls(self, usage: Usage | None, out: list[Event]) -> None:
         if self._calls:
             self._end("tool_calls", usage, out)
-        elif self._loops:
+        else:
             self._break_loop(usage, out)
 
     def _break_loop(self, usage: Usage | None, out: list[Event]) -> None:
