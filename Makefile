@@ -62,7 +62,8 @@ $(CLIENTS)/.installed: Makefile
 	mkdir -p $(CLIENTS)
 	cd $(CLIENTS) && npm install --no-fund --no-audit --loglevel=error --no-save \
 		opencode-ai@1.18.33 @mariozechner/pi-coding-agent@0.73.1 droid@0.215.0 \
-		bun @oh-my-pi/pi-coding-agent@18.2.3 @anthropic-ai/claude-code@2.1.325
+		bun @oh-my-pi/pi-coding-agent@18.2.3 @anthropic-ai/claude-code@2.1.325 \
+		@openai/codex@0.166.0
 	@touch $@
 
 clients: $(VENV)/.installed-dev $(CLIENTS)/.installed

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from cursor_gateway.delivery import json_response
-from cursor_gateway.dialects import chat
+from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class _Protocol(RequestHandler):
             return super().handle_error(request, status, exc, message)
         request_id = secrets.token_hex(12)
         log.info("request %s is not valid HTTP (%d)", request_id, status)
-        body: dict[str, Any] = chat.render_error(
+        body: dict[str, Any] = render_error(
             InvalidRequest("The request is not valid HTTP."), request_id
         )
         response = json_response(body, status)

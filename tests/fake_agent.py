@@ -231,9 +231,9 @@ class Run:
             self.do_text(text[at : at + 7])
 
     def do_shell_call(self, argument: str) -> None:
-        """`[[shell-call:bash ls -l]]`, for clients that put backslashes before quotes."""
-        name, _, command = argument.partition(" ")
-        self.do_call(f"{name} {json.dumps({'command': command})}")
+        """`[[shell-call:bash command ls]]`, for clients that put backslashes before quotes."""
+        name, parameter, command = argument.split(" ", 2)
+        self.do_call(f"{name} {json.dumps({parameter: command})}")
 
     def do_native_shell(self, command: str) -> None:
         self.do_native(f"shell {json.dumps({'command': command})}")

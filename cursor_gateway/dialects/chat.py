@@ -42,11 +42,14 @@ from cursor_gateway.dialects.fields import (
     optional_count,
     string_list,
 )
+from cursor_gateway.dialects.openai_errors import render_error, status_of
 from cursor_gateway.errors import (
     GatewayError,
     InvalidRequest,
     UnsupportedParameter,
 )
+
+__all__ = ["PATH", "parse", "render_error", "status_of"]
 
 PATH = "/chat/completions"
 
@@ -71,23 +74,6 @@ def parse(body: Mapping[str, Any]) -> ChatExchange:
         include_usage=optional_bool(expect_object(options, "stream_options"), "include_usage"),
         legacy=not body.get("tools") and bool(body.get("functions")),
     )
-
-
-def render_error(error: GatewayError, request_id: str) -> dict[str, Any]:
-    return {
-        "error": {
-            "message": error.message,
-            "type": error.type,
-            "code": error.code,
-            "param": error.param,
-            "status": error.status,
-            "request_id": request_id,
-        }
-    }
-
-
-def status_of(error: GatewayError) -> int:
-    return error.status
 
 
 @dataclass(frozen=True, slots=True)

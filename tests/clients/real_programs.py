@@ -32,6 +32,8 @@ class Program:
     argv: tuple[str, ...]
     # Put before the prompt to go on with the last conversation; None where that needs a login.
     resume: tuple[str, ...] | None
+    # What its shell tool calls the command.
+    argument: str = "command"
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -94,7 +96,28 @@ def claude_code(home: Path, url: str) -> None:
     (home / "base_url").write_text(url.removesuffix("/v1"))
 
 
+def codex(home: Path, url: str) -> None:
+    path = home / ".codex" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        'model = "auto"\nmodel_provider = "cursor"\n\n'
+        f'[model_providers.cursor]\nname = "Cursor"\nbase_url = "{url}"\n'
+        'env_key = "NO_KEY"\nwire_api = "responses"\n'
+    )
+
+
 PROGRAMS = (
+    Program(
+        "codex",
+        "exec_command",
+        codex,
+        (
+            *(str(BIN / "codex"), "exec", "--skip-git-repo-check"),
+            "--dangerously-bypass-approvals-and-sandbox",
+        ),
+        ("resume", "--last"),
+        argument="cmd",
+    ),
     Program(
         "claude-code",
         "Bash",
@@ -182,7 +205,7 @@ def desk(program: Program, client: Client, tmp_path: Path) -> Desk:
 
 
 def call(program: Program, command: str) -> str:
-    return f"[[shell-call:{program.shell} {command}]]"
+    return f"[[shell-call:{program.shell} {program.argument} {command}]]"
 
 
 @EVERY_PROGRAM

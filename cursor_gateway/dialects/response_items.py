@@ -1,0 +1,145 @@
+"""What a Responses request holds: items instead of messages, and tools of more kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cursor_gateway.core.conversation import (
+    Message,
+    Part,
+    Role,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    ToolSpec,
+)
+from cursor_gateway.dialects.content import parse_content, parse_tools, shown
+from cursor_gateway.dialects.fields import expect_list, expect_object, expect_string
+from cursor_gateway.errors import InvalidRequest, MissingMessages, UnsupportedParameter
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+# A tool that takes any text has one parameter in our vocabulary.
+_FREE_TEXT = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a tool of ours comes from in the request: its own name, namespace and kind."""
+
+    name: str
+    namespace: str | None
+    is_custom: bool
+
+
+def parse_instructions(instructions: object) -> tuple[Message, ...]:
+    if instructions is None or instructions == "":
+        return ()
+    return (Message("system", (Text(expect_string(instructions, "instructions")),)),)
+
+
+def parse_input(given: object) -> tuple[Message, ...]:
+    if isinstance(given, str) and given:
+        return (Message("user", (Text(given),)),)
+    if not given:
+        raise MissingMessages("`input` must hold at least one message.", param="input")
+    items = enumerate(expect_list(given, "input"))
+    parsed = (_item(expect_object(item, f"input[{at}]"), f"input[{at}]") for at, item in items)
+    return tuple(_joined(message for message in parsed if message is not None))
+
+
+def _item(item: Mapping[str, Any], where: str) -> Message | None:
+    kind = str(item.get("type", "message"))
+    if kind == "message":
+        role = _ROLES.get(str(item.get("role")))
+        if role is None:
+            raise InvalidRequest(f"`{where}.role` is unknown.", param=f"{where}.role")
+        return Message(role, parse_content(item.get("content"), f"{where}.content"))
+    if kind in ("function_call", "custom_tool_call"):
+        return Message("assistant", (_called(item, where),))
+    if kind.endswith("_call_output"):
+        output = item.get("output")
+        content = shown(parse_content(output, f"{where}.output"))
+        return Message("user", (ToolResult(str(item.get("call_id")), content),))
+    if kind == "item_reference":
+        raise UnsupportedParameter("No items are kept: send them whole.", param=where)
+    # Reasoning and what a provider's own tools did: the next turn does not need them.
+    return None
+
+
+def _called(item: Mapping[str, Any], where: str) -> ToolCall:
+    name = expect_string(item.get("name"), f"{where}.name")
+    namespace = item.get("namespace")
+    full = f"{namespace}__{name}" if isinstance(namespace, str) else name
+    if item.get("type") == "custom_tool_call":
+        arguments = orjson.dumps({"input": str(item.get("input"))}).decode()
+    else:
+        arguments = expect_string(item.get("arguments") or "{}", f"{where}.arguments")
+    return ToolCall(str(item.get("call_id")), full, arguments)
+
+
+def _joined(messages: Iterable[Message]) -> Iterator[Message]:
+    """Items of one turn in one message: what the model said and called belongs together."""
+    pending: Message | None = None
+    for message in messages:
+        if pending is not None and pending.role == message.role == "assistant":
+            parts: tuple[Part, ...] = (*pending.parts, *message.parts)
+            pending = Message("assistant", parts)
+            continue
+        if pending is not None:
+            yield pending
+        pending = message
+    if pending is not None:
+        yield pending
+
+
+def parse_response_tools(listed: list[Any]) -> tuple[tuple[ToolSpec, ...], dict[str, Origin]]:
+    """Function and custom tools, those of namespaces under a name of both parts."""
+    specs: list[ToolSpec] = []
+    origins: dict[str, Origin] = {}
+    for tool, namespace in _flattened(listed):
+        is_custom = tool.get("type") == "custom"
+        for spec in parse_tools([tool]):
+            name = f"{namespace}__{spec.name}" if namespace else spec.name
+            schema = _FREE_TEXT if is_custom else spec.schema
+            specs.append(ToolSpec(name, spec.description, schema))
+            origins[name] = Origin(spec.name, namespace, is_custom)
+    return tuple(specs), origins
+
+
+def _flattened(listed: list[Any]) -> Iterator[tuple[dict[str, Any], str | None]]:
+    for tool in listed:
+        if not isinstance(tool, dict):
+            continue
+        inner = tool.get("tools")
+        if tool.get("type") != "namespace":
+            yield tool, None
+        elif isinstance(inner, list):
+            yield from ((t, str(tool.get("name"))) for t in inner if isinstance(t, dict))
+
+
+def parse_tool_choice(choice: object, origins: Mapping[str, Origin]) -> ToolChoice:
+    if choice == "none":
+        return ToolChoice("none")
+    if choice == "required":
+        return ToolChoice("required")
+    if isinstance(choice, dict) and choice.get("type") in ("function", "custom"):
+        wanted = choice.get("name")
+        found = [name for name, origin in origins.items() if wanted in (name, origin.name)]
+        if not found:
+            raise InvalidRequest("`tool_choice` names no tool here.", param="tool_choice")
+        return ToolChoice("required", found[0])
+    return ToolChoice()

@@ -1,0 +1,296 @@
+"""The OpenAI Responses dialect: Codex, and the newer half of OpenAI's SDKs.
+
+An answer is a list of items (reasoning, message, calls), each announced, filled and closed by typed
+events, all numbered. The encoder builds the items as it writes the events, so that the whole answer
+is at hand for the last one; a whole answer is that last event's `response`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cursor_gateway.core.conversation import Conversation, JsonOutput, ToolCall
+from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.structured import check_schema
+from cursor_gateway.dialects.content import parse_model
+from cursor_gateway.dialects.fields import (
+    expect_list,
+    expect_object,
+    optional_bool,
+    optional_count,
+)
+from cursor_gateway.dialects.openai_errors import render_error, status_of
+from cursor_gateway.dialects.response_items import (
+    Origin,
+    parse_input,
+    parse_instructions,
+    parse_response_tools,
+    parse_tool_choice,
+)
+from cursor_gateway.errors import GatewayError, UnsupportedParameter
+
+__all__ = ["PATH", "parse", "render_error", "status_of"]
+
+PATH = "/responses"
+
+
+def parse(body: Mapping[str, Any]) -> ResponsesExchange:
+    if body.get("previous_response_id") is not None:
+        raise UnsupportedParameter(
+            "No responses are kept: send the whole conversation as `input`.",
+            param="previous_response_id",
+        )
+    tools, origins = parse_response_tools(expect_list(body.get("tools") or [], "tools"))
+    return ResponsesExchange(
+        conversation=Conversation(
+            model=parse_model(body),
+            messages=(
+                *parse_instructions(body.get("instructions")),
+                *parse_input(body.get("input")),
+            ),
+            max_tokens=optional_count(body, "max_output_tokens"),
+            output=_output(body.get("text")),
+            tools=tools,
+            tool_choice=parse_tool_choice(body.get("tool_choice"), origins),
+            parallel_calls=body.get("parallel_tool_calls") is not False,
+        ),
+        stream=optional_bool(body, "stream"),
+        origins=origins,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesExchange:
+    conversation: Conversation
+    stream: bool
+    origins: Mapping[str, Origin]
+
+    def encoder(self, answer_id: str, created: int) -> ResponsesEncoder:
+        return ResponsesEncoder(answer_id, created, self)
+
+    def fold(self, answer_id: str, created: int) -> ResponsesFold:
+        return ResponsesFold(answer_id, created, self)
+
+
+class ResponsesEncoder:
+    def __init__(self, answer_id: str, created: int, exchange: ResponsesExchange) -> None:
+        self._id = answer_id
+        self._origins = exchange.origins
+        self._response: dict[str, Any] = {
+            "id": f"resp_{answer_id}",
+            "object": "response",
+            "created_at": created,
+            "status": "in_progress",
+            "model": exchange.conversation.model,
+            "output": [],
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "parallel_tool_calls": exchange.conversation.parallel_calls,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+            "usage": None,
+        }
+        self._number = 0
+        self._begun = False
+        # The item that is being filled, and its text so far.
+        self._item: dict[str, Any] | None = None
+        self._pieces: list[str] = []
+
+    @property
+    def response(self) -> dict[str, Any]:
+        return self._response
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        frames: list[bytes] = []
+        self._begin(frames)
+        for event in events:
+            if isinstance(event, TextDelta):
+                self._text("message", event.text, frames)
+            elif isinstance(event, ThinkingDelta):
+                self._text("reasoning", event.text, frames)
+            elif isinstance(event, ToolCall):
+                self._close_item(frames)
+                self._call(event, frames)
+            elif isinstance(event, Finished):
+                self._close_item(frames)
+                self._finish(event, frames)
+        return b"".join(frames)
+
+    def fail(self, error: GatewayError, request_id: str) -> bytes:
+        """`response.failed`: Codex loses the text of a bare `error` event."""
+        frames: list[bytes] = []
+        self._begin(frames)
+        described = {"code": error.code, "message": error.message, "request_id": request_id}
+        self._response |= {"status": "failed", "error": described}
+        self._emit("response.failed", {"response": self._response}, frames)
+        return b"".join(frames)
+
+    def keep_alive(self) -> bytes:
+        return b": keep-alive\n\n"
+
+    def heartbeat(self) -> bytes:
+        frames: list[bytes] = []
+        self._begin(frames)
+        self._emit("response.in_progress", {"response": self._response}, frames)
+        return b"".join(frames)
+
+    def _begin(self, frames: list[bytes]) -> None:
+        if not self._begun:
+            self._begun = True
+            self._emit("response.created", {"response": self._response}, frames)
+            self._emit("response.in_progress", {"response": self._response}, frames)
+
+    def _emit(self, kind: str, fields: dict[str, Any], frames: list[bytes]) -> None:
+        body = {"type": kind, "sequence_number": self._number, **fields}
+        self._number += 1
+        frames.append(b"event: " + kind.encode() + b"\ndata: " + orjson.dumps(body) + b"\n\n")
+
+    # Messages and reasoning
+
+    def _text(self, kind: str, text: str, frames: list[bytes]) -> None:
+        if self._item is None or self._item["type"] != kind:
+            self._close_item(frames)
+            self._open_item(kind, frames)
+        self._pieces.append(text)
+        delta = _TEXT_EVENTS[kind] + ".delta"
+        self._emit(delta, {**self._place(kind), "delta": text, **_logprobs(kind)}, frames)
+
+    def _open_item(self, kind: str, frames: list[bytes]) -> None:
+        self._item = self._new_item(kind)
+        self._pieces = []
+        self._emit("response.output_item.added", self._about_item(self._item), frames)
+        added = _PART_EVENTS[kind] + ".added"
+        self._emit(added, {**self._place(kind), "part": _part(kind, "")}, frames)
+
+    def _close_item(self, frames: list[bytes]) -> None:
+        if self._item is None:
+            return
+        kind, text = self._item["type"], "".join(self._pieces)
+        place, part = self._place(kind), _part(kind, text)
+        done = _TEXT_EVENTS[kind] + ".done"
+        self._emit(done, {**place, "text": text, **_logprobs(kind)}, frames)
+        self._emit(_PART_EVENTS[kind] + ".done", {**place, "part": part}, frames)
+        if kind == "message":
+            self._item |= {"status": "completed", "content": [part]}
+        else:
+            self._item["summary"] = [part]
+        self._done(self._item, frames)
+        self._item = None
+
+    def _new_item(self, kind: str) -> dict[str, Any]:
+        number = len(self._response["output"])
+        if kind == "reasoning":
+            return {"type": kind, "id": f"rs_{self._id}_{number}", "summary": []}
+        item = {"type": kind, "id": f"msg_{self._id}_{number}", "status": "in_progress"}
+        return item | {"role": "assistant", "content": []}
+
+    # Calls
+
+    def _call(self, call: ToolCall, frames: list[bytes]) -> None:
+        origin = self._origins.get(call.name, Origin(call.name, None, is_custom=False))
+        kind = "custom_tool_call" if origin.is_custom else "function_call"
+        field = "input" if origin.is_custom else "arguments"
+        value = orjson.loads(call.arguments)["input"] if origin.is_custom else call.arguments
+        number = len(self._response["output"])
+        item = {"type": kind, "id": f"fc_{self._id}_{number}", "call_id": call.id}
+        item |= {"name": origin.name, field: "", "status": "in_progress"}
+        if origin.namespace:
+            item["namespace"] = origin.namespace
+        self._emit("response.output_item.added", self._about_item(item), frames)
+        event = f"response.{kind}_{field}" if not origin.is_custom else f"response.{kind}_input"
+        place = {"item_id": item["id"], "output_index": number}
+        self._emit(f"{event}.delta", {**place, "delta": value}, frames)
+        self._emit(f"{event}.done", {**place, field: value, "name": origin.name}, frames)
+        self._done(item | {field: value, "status": "completed"}, frames)
+
+    # Ends
+
+    def _finish(self, event: Finished, frames: list[bytes]) -> None:
+        is_cut = event.reason == "length"
+        self._response["status"] = "incomplete" if is_cut else "completed"
+        if is_cut:
+            self._response["incomplete_details"] = {"reason": "max_output_tokens"}
+        self._response["usage"] = _usage(event.usage)
+        self._response |= event.extension
+        kind = "response.incomplete" if is_cut else "response.completed"
+        self._emit(kind, {"response": self._response}, frames)
+
+    def _done(self, item: dict[str, Any], frames: list[bytes]) -> None:
+        self._emit("response.output_item.done", self._about_item(item), frames)
+        self._response["output"].append(item)
+
+    def _about_item(self, item: dict[str, Any]) -> dict[str, Any]:
+        return {"output_index": len(self._response["output"]), "item": item}
+
+    def _place(self, kind: str) -> dict[str, Any]:
+        assert self._item is not None
+        part = "content_index" if kind == "message" else "summary_index"
+        number = len(self._response["output"])
+        return {"item_id": self._item["id"], "output_index": number, part: 0}
+
+
+class ResponsesFold:
+    """The last event of the stream holds the whole answer."""
+
+    def __init__(self, answer_id: str, created: int, exchange: ResponsesExchange) -> None:
+        self._encoder = ResponsesEncoder(answer_id, created, exchange)
+
+    def feed(self, events: Iterable[Event]) -> None:
+        self._encoder.feed(events)
+
+    def body(self) -> dict[str, Any]:
+        return self._encoder.response
+
+
+_TEXT_EVENTS = {
+    "message": "response.output_text",
+    "reasoning": "response.reasoning_summary_text",
+}
+_PART_EVENTS = {
+    "message": "response.content_part",
+    "reasoning": "response.reasoning_summary_part",
+}
+
+
+def _part(kind: str, text: str) -> dict[str, Any]:
+    if kind == "reasoning":
+        return {"type": "summary_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _logprobs(kind: str) -> dict[str, Any]:
+    return {"logprobs": []} if kind == "message" else {}
+
+
+def _usage(usage: Usage | None) -> dict[str, Any] | None:
+    if usage is None:
+        return None
+    counts: dict[str, Any] = {
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.input + usage.output,
+    }
+    return counts | {"estimated": True} if usage.estimated else counts
+
+
+def _output(text: object) -> JsonOutput | None:
+    wanted = text.get("format") if isinstance(text, dict) else None
+    if not isinstance(wanted, dict):
+        return None
+    if wanted.get("type") == "json_object":
+        return JsonOutput()
+    if wanted.get("type") != "json_schema":
+        return None
+    output = JsonOutput(expect_object(wanted.get("schema"), "text.format.schema"))
+    check_schema(output, "text.format.schema")
+    return output
