@@ -54,11 +54,12 @@ def parse_instructions(instructions: object) -> tuple[Message, ...]:
 def parse_input(given: object) -> tuple[Message, ...]:
     if isinstance(given, str) and given:
         return (Message("user", (Text(given),)),)
-    if not given:
-        raise MissingMessages("`input` must hold at least one message.", param="input")
-    items = enumerate(expect_list(given, "input"))
+    items = enumerate(expect_list(given or [], "input"))
     parsed = (_item(expect_object(item, f"input[{at}]"), f"input[{at}]") for at, item in items)
-    return tuple(_joined(message for message in parsed if message is not None))
+    messages = tuple(_joined(message for message in parsed if message is not None))
+    if not messages:
+        raise MissingMessages("`input` must hold at least one message.", param="input")
+    return messages
 
 
 def _item(item: Mapping[str, Any], where: str) -> Message | None:

@@ -138,6 +138,7 @@ def test_limits_and_formats() -> None:
     [
         ({"input": []}, MissingMessages),
         ({"input": ""}, MissingMessages),
+        ({"input": [{"type": "reasoning", "summary": []}]}, MissingMessages),
         ({"input": [{"role": "king"}]}, InvalidRequest),
         ({"input": [{"type": "item_reference", "id": "x"}]}, UnsupportedParameter),
         ({"previous_response_id": "resp_1"}, UnsupportedParameter),
