@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from cursor_gateway.core.conversation import Conversation
 from cursor_gateway.core.events import Event
-from cursor_gateway.dialects import chat, messages, responses
+from cursor_gateway.dialects import chat, completions, messages, responses
 from cursor_gateway.errors import GatewayError
 
 
@@ -53,4 +53,4 @@ class Dialect(Protocol):
         ...
 
 
-DIALECTS: tuple[Dialect, ...] = (chat, messages, responses)
+DIALECTS: tuple[Dialect, ...] = (chat, messages, responses, completions)

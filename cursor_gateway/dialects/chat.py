@@ -24,7 +24,6 @@ from cursor_gateway.core.events import (
     Finished,
     TextDelta,
     ThinkingDelta,
-    Usage,
 )
 from cursor_gateway.core.structured import check_schema
 from cursor_gateway.dialects.content import (
@@ -43,6 +42,7 @@ from cursor_gateway.dialects.fields import (
     string_list,
 )
 from cursor_gateway.dialects.openai_errors import render_error, status_of
+from cursor_gateway.dialects.openai_usage import render_usage
 from cursor_gateway.errors import (
     GatewayError,
     InvalidRequest,
@@ -160,7 +160,7 @@ class ChatEncoder:
             self._choice_head + b'{},"finish_reason":' + reason + b"}]" + extra + b"}\n\n"
         )
         if self._include_usage:
-            usage = orjson.dumps(_usage(event.usage))
+            usage = orjson.dumps(render_usage(event.usage))
             frames.append(self._head + b',"choices":[],"usage":' + usage + extra + b"}\n\n")
         frames.append(b"data: [DONE]\n\n")
 
@@ -220,25 +220,13 @@ class ChatFold:
             "logprobs": None,
             "finish_reason": self._finished.reason,
         }
-        body = self._fields | {"choices": [choice], "usage": _usage(self._finished.usage)}
+        body = self._fields | {"choices": [choice], "usage": render_usage(self._finished.usage)}
         return body | self._finished.extension
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _usage(usage: Usage | None) -> dict[str, Any] | None:
-    if usage is None:
-        return None
-    counts: dict[str, Any] = {
-        "prompt_tokens": usage.input,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.input + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cached},
-    }
-    return counts | {"estimated": True} if usage.estimated else counts
 
 
 def _refuse_what_cannot_be_done(body: Mapping[str, Any]) -> None:

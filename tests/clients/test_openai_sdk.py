@@ -74,6 +74,15 @@ async def test_parse_gives_a_typed_object(client: Client) -> None:
     assert answer.choices[0].message.parsed == Person(name="Ada", age=36)
 
 
+async def test_old_scripts_complete_a_prompt(client: Client) -> None:
+    async with sdk(client) as api:
+        answer = await api.completions.create(model="auto", prompt="[[text:Once upon]]")
+        assert answer.choices[0].text == "Once upon"
+        stream = await api.completions.create(model="auto", prompt="[[many:5]]", stream=True)
+        said = [chunk.choices[0].text async for chunk in stream]
+    assert "".join(said) == "0 1 2 3 4 "
+
+
 async def test_models_are_listed_and_retrieved(client: Client) -> None:
     async with sdk(client) as api:
         listed = [model.id async for model in api.models.list()]
