@@ -77,7 +77,13 @@ def _validator(output: JsonOutput) -> Any:
 
     schema = dict(output.schema or {})
     kind = validator_for(schema, default=Draft202012Validator)
-    guards = {"pattern": _pattern, "$ref": _counted(kind.VALIDATORS["$ref"])}
+    guards = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional(kind.VALIDATORS["additionalProperties"]),
+        "unevaluatedProperties": _additional(lambda *_: ()),
+        "$ref": _counted(kind.VALIDATORS["$ref"]),
+    }
     guarded: Any = extend(kind, guards)  # type: ignore[no-untyped-call]
     # With a registry of our own, a remote `$ref` is an error instead of a download.
     return guarded(schema, registry=REGISTRY)
@@ -87,17 +93,39 @@ def _pattern(
     validator: Any, pattern: object, value: object, schema: object
 ) -> Iterator[ValidationError]:
     """A pattern that is none here (JavaScript knows others) or takes too long counts as met."""
-    import regex
     from jsonschema.exceptions import ValidationError
 
-    if not isinstance(value, str) or not isinstance(pattern, str):
-        return
-    try:
-        found = regex.search(pattern, value, timeout=_PATTERN_SECONDS)
-    except (regex.error, TimeoutError):
-        return
-    if not found:
+    if isinstance(value, str) and isinstance(pattern, str) and _found(pattern, value) is False:
         yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: object, value: object, schema: object
+) -> Iterator[ValidationError]:
+    if not isinstance(value, dict) or not isinstance(patterns, dict):
+        return
+    for pattern, wanted in patterns.items():
+        for name in (name for name in value if _found(pattern, name)):
+            yield from validator.descend(value[name], wanted, path=name, schema_path=pattern)
+
+
+def _additional(check: Any) -> Any:
+    """What is additional depends on the patterns, which the library would match unguarded."""
+
+    def checked(validator: Any, wanted: Any, value: Any, schema: Any) -> Any:
+        return () if "patternProperties" in schema else check(validator, wanted, value, schema)
+
+    return checked
+
+
+def _found(pattern: str, text: str) -> bool | None:
+    """Whether `pattern` occurs in `text`; None where that cannot be said, or not in time."""
+    import regex
+
+    try:
+        return bool(regex.search(pattern, text, timeout=_PATTERN_SECONDS))
+    except (regex.error, TimeoutError):
+        return None
 
 
 def _counted(follow: Any) -> Any:
@@ -126,8 +154,6 @@ def first_violation(document: object, output: JsonOutput) -> str:
         return "it is nested too deeply to be checked."
     except SchemaTooExpensive:
         return "its schema is too expensive to check."
-    except re.error as error:
-        return f"its schema has a pattern that is none ({error})."
     if violation is None:
         return ""
     where = violation.json_path.removeprefix("$").removeprefix(".") or "the document"
