@@ -14,7 +14,8 @@ pass by (models copy the ids they see in the history). In BODY the JSON is follo
 and strings, so that a tag inside a string is data. In AFTER the closing tag is expected, but a
 model that forgets it is understood; in GAP the white space behind a call is dropped.
 
-A tag that no `{` follows is prose about tags. JSON that is none, or is no call, is `Garbled`. When
+A tag that no JSON follows is prose about tags, unless the answer ends there. JSON that is none, or
+is no call, is `Garbled`, and so is a call that never ends. When
 the model goes on to write a result of its own call, or the user's next turn, it imagines them: the
 answer ends there.
 """
