@@ -60,14 +60,15 @@ def _whole_file(arguments: Arguments) -> Arguments | None:
 
 
 def _replacement(arguments: Arguments) -> Arguments | None:
-    """One piece of text for another. Without the old text nobody knows what would be lost."""
+    """One piece of text for another. Without the old text nobody knows what would be lost, and a
+    new one that is missing is not an empty one."""
     change = arguments.get("strReplace", arguments)
     if not isinstance(change, dict) or not change.get("oldText"):
         return None
     return {
         "path": arguments.get("path"),
         "oldText": change["oldText"],
-        "newText": change.get("newText") or "",
+        "newText": change.get("newText"),
         "replaceAll": change.get("replaceAll") or None,
     }
 

@@ -8,16 +8,15 @@ The form is one JSON object between two tags, which many models know from their 
     {"name": "bash", "arguments": {"command": "ls"}}
     </tool_call>
 
-The parser reads the stream once. In TEXT everything passes except an ending that
-may still become a tag; so text is never later than the tag is long. In TAG the tag's attributes
-pass by (models copy the ids they see in the history). In BODY the JSON is followed by its brackets
-and strings, so that a tag inside a string is data. In AFTER the closing tag is expected, but a
-model that forgets it is understood; in GAP the white space behind a call is dropped.
+The parser reads the stream once. In TEXT everything passes except an ending that may still become a
+tag; so text is never later than the tag is long. In TAG the tag's attributes pass by (models copy
+the ids they see in the history). In BODY the JSON is followed by its brackets and strings, so that
+a tag inside a string is data. In AFTER the closing tag is expected, but a model that forgets it is
+understood; in GAP the white space behind a call is dropped.
 
 A tag that no JSON follows is prose about tags, unless the answer ends there. JSON that is none, or
-is no call, is `Garbled`, and so is a call that never ends. When
-the model goes on to write a result of its own call, or the user's next turn, it imagines them: the
-answer ends there.
+is no call, is `Garbled`, and so is a call that never ends. When the model goes on to write a result
+of its own call, or the user's next turn, it imagines them: the answer ends there.
 """
 
 from __future__ import annotations

@@ -148,6 +148,8 @@ def test_a_call_of_the_agents_own_becomes_the_clients(
         ("read", OPENCODE, {"path": ""}),
         ("edit", OPENCODE, {"path": "/a", "strReplace": {"oldText": "", "newText": "y"}}),
         ("edit", OPENCODE, {"path": "/a", "strReplace": {"newText": "y"}}),
+        ("edit", OPENCODE, {"path": "/a", "strReplace": {"oldText": "x"}}),
+        ("edit", PI, {"path": "/a", "strReplace": {"oldText": "x"}}),
         ("edit", OPENCODE, {"path": "/a", "strReplace": 5}),
         ("edit", OPENCODE, {"path": "/a", "streamContent": "a\n// ... existing code ...\nb"}),
         ("edit", OPENCODE, {"streamContent": "a"}),
