@@ -6,23 +6,33 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from cursor_gateway import __version__
 from cursor_gateway.account import Account
 from cursor_gateway.agents.child import TERM_GRACE, Children
-from cursor_gateway.agents.cursor_cli import CursorCli
+from cursor_gateway.agents.cursor_cli import CursorCli, Located
+from cursor_gateway.agents.run import Order, Run, StartOver
+from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation
 from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.core.history import Answer, history_of
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
+from cursor_gateway.relay import Relay
+from cursor_gateway.sessions import Ask, Sessions
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
+
+# An agent that has not fetched the relay's tools will not begin to, but it may be updated.
+_ASK_AGAIN_AFTER = 600.0
+_IGNORED = "the agent did not fetch the relay's list of tools (an old CLI, or MCP is not allowed)"
 
 
 class Gateway:
@@ -36,13 +46,26 @@ class Gateway:
         self.workspaces = Workspaces(
             self._children.scratch, settings.workspace, settings.workspace_roots
         )
-        self.agent = CursorCli(settings, env, self._children, self.workspaces)
+        self._relay = Relay(settings.relay_hold)
+        self.agent = CursorCli(settings, env, self._children, self.workspaces, self._relay)
         self.account = Account(self.agent, settings)
+        self._call_ids = CallIds(secrets.token_bytes(32), lambda: secrets.token_hex(6))
+        self._sessions = Sessions(self.agent, self._call_ids, settings.session_ttl)
+        self._channel = _Channel(settings.tool_channel)
         self._slots = _Slots(settings.slots, settings.queue)
         self._loops_stopped = 0
 
+    async def start(self) -> None:
+        await self._relay.start()
+        self.account.start()
+
     async def answer(
-        self, conversation: Conversation, directory: Path | None
+        self,
+        conversation: Conversation,
+        directory: Path | None,
+        *,
+        caller: str = "",
+        may_resume: bool = True,
     ) -> AsyncGenerator[list[Event], None]:
         """The answer to `conversation`, in batches of events; the last event is `Finished`.
 
@@ -51,29 +74,97 @@ class Gateway:
         self.agent.locate()
         model = await self.account.resolve(conversation.model)
         await self.account.require_sign_in()
-        turn = Turn(
+        if conversation.callable_tools:
+            # The client acts, on its own files. The agent has no business in any directory.
+            directory = None
+        ask = Ask(
+            conversation, model, directory, caller, self._settings.session_reuse and may_resume
+        )
+        turn = self._turn(conversation)
+        async with self._slots.take():
+            told = Answer()
+            run = self._sessions.continued(ask) or self._started(ask)
+            turn.begin(conversation, run.told)
+            try:
+                while not turn.over:
+                    try:
+                        batch = await run.read(restless=turn.restless)
+                    except StartOver as refusal:
+                        run = self._start_over(ask, run, refusal)
+                        continue
+                    events = turn.feed(batch)
+                    self._reply(run, turn)
+                    if events:
+                        told.feed(events)
+                        self._note_loop(events[-1])
+                        yield events
+                    if turn.retry:
+                        run = self._ask_again(ask, run, turn)
+            except BaseException as error:
+                self.agent.end(run)
+                if isinstance(error, NotAuthenticated):
+                    self.account.doubt_sign_in()
+                raise
+            self._leave(ask, run, turn, told)
+
+    def _turn(self, conversation: Conversation) -> Turn:
+        return Turn(
             conversation,
             max_repeat=self._settings.tool_loop_max_repeat,
-            new_id=_new_call_id,
+            new_id=self._call_ids.new,
             show_activity=self._settings.show_activity,
         )
-        async with self._slots.take():
-            while not turn.over:
-                asked = replace(conversation, messages=conversation.messages + turn.retry)
-                turn.begin(asked)
-                run = self.agent.run(asked, model, directory, lambda: turn.restless)
-                async with aclosing(run) as batches:
-                    try:
-                        async for batch in batches:
-                            if events := turn.feed(batch):
-                                self._note_loop(events[-1])
-                                yield events
-                            if not turn.wants_more:
-                                self.account.trust_sign_in()
-                                break
-                    except NotAuthenticated:
-                        self.account.doubt_sign_in()
-                        raise
+
+    def _started(self, ask: Ask) -> Run:
+        """An agent that goes on with a chat, or reads everything."""
+        chat, known = self._sessions.resumed(ask) or (None, 0)
+        return self._start(
+            ask, Order(ask.conversation, ask.model, ask.directory, chat=chat, known=known)
+        )
+
+    def _start(self, ask: Ask, order: Order) -> Run:
+        tools = ask.conversation.callable_tools
+        if tools and self._channel.is_relay(self.agent.locate()):
+            line = self._relay.open_line(tools, self._call_ids.new)
+            line.one_at_a_time = not ask.conversation.parallel_calls
+            order = replace(order, line=line)
+        return self.agent.start(order)
+
+    def _start_over(self, ask: Ask, run: Run, refusal: StartOver) -> Run:
+        """The same for an agent that reads everything, by the channel that it knows."""
+        if refusal.because == "relay":
+            self._channel.relay_is_ignored()
+        else:
+            log.info("the agent did not take up its chat; it gets the whole conversation")
+        order = replace(run.order, chat=None, known=0, line=None)
+        self.agent.end(run)
+        return self._start(ask, order)
+
+    def _ask_again(self, ask: Ask, run: Run, turn: Turn) -> Run:
+        """Another agent, which also reads what was wrong with the answer of this one."""
+        messages = ask.conversation.messages + turn.retry
+        conversation = replace(ask.conversation, messages=messages)
+        self.agent.end(run)
+        turn.begin(conversation)
+        return self._start(ask, Order(conversation, ask.model, ask.directory))
+
+    def _reply(self, run: Run, turn: Turn) -> None:
+        if turn.replies and run.line is not None:
+            run.line.deliver(turn.replies)
+            turn.replies.clear()
+
+    def _leave(self, ask: Ask, run: Run, turn: Turn, told: Answer) -> None:
+        """What becomes of the agent when its answer is over."""
+        self.account.trust_sign_in()
+        self._channel.count(ask, run, turn)
+        seen = told.after(history_of(ask.conversation.messages))
+        if turn.leaves_agent_waiting and run.is_waiting:
+            run.put_back(turn.unread, turn.usage)
+            self._sessions.park(ask, run, seen, told.calls)
+        elif turn.ended_with_agent:
+            self._sessions.keep(ask, run, seen)
+        else:
+            self.agent.end(run)
 
     def _note_loop(self, event: Event) -> None:
         if isinstance(event, Finished) and event.loop is not None:
@@ -97,6 +188,8 @@ class Gateway:
             "mcp": {"enabled": False, "servers": 0, "tools": 0},
             "agent": agent,
             "slots": self._slots.state(),
+            "tools": self._channel.state(self.agent.locate()) if agent["kind"] else None,
+            "sessions": {"parked": self._sessions.parked, "chats": self._sessions.chats},
             "loops_stopped": self._loops_stopped,
         }
         if problem:
@@ -106,11 +199,42 @@ class Gateway:
     async def close(self, *, at_once: bool = False) -> None:
         """Stop every agent. `at_once` gives none of them time to leave by itself."""
         await self.account.close()
+        self._sessions.close()
+        await self._relay.close()
         await self._children.close(0.0 if at_once else TERM_GRACE)
 
 
-def _new_call_id() -> str:
-    return f"call_{secrets.token_hex(12)}"
+class _Channel:
+    """By which channel the client's tools reach the agent, and which ones served."""
+
+    def __init__(self, wanted: str) -> None:
+        self._wanted = wanted
+        self._ignored_until = 0.0
+        self._served = dict.fromkeys(("relay", "text", "native"), 0)
+
+    def is_relay(self, located: Located) -> bool:
+        if self._wanted == "text" or located.kind == "demo":
+            return False
+        return self._wanted == "relay" or monotonic() >= self._ignored_until
+
+    def relay_is_ignored(self) -> None:
+        if monotonic() >= self._ignored_until:
+            log.warning("tools go by text for now: %s", _IGNORED)
+        self._ignored_until = monotonic() + _ASK_AGAIN_AFTER
+
+    def count(self, ask: Ask, run: Run, turn: Turn) -> None:
+        if ask.conversation.callable_tools:
+            channel = turn.channel or ("relay" if run.line else "text")
+            self._served[channel] += 1
+            log.info("answered; tools by the %s channel", channel)
+
+    def state(self, located: Located) -> dict[str, Any]:
+        ignored = monotonic() < self._ignored_until
+        return {
+            "channel": "relay" if self.is_relay(located) else "text",
+            "reason": _IGNORED if ignored else f"tool_channel is {self._wanted}",
+            "served": dict(self._served),
+        }
 
 
 class _Slots:

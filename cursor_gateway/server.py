@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from cursor_gateway.admission import Admission, check_content_type
+from cursor_gateway.admission import Admission, caller_of, check_content_type
 from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import REQUEST_ID, Delivery, json_response
 from cursor_gateway.dialects import DIALECTS, Dialect, chat, messages
@@ -225,7 +225,12 @@ class Server:
             self._active += 1
             self._idle.clear()
             try:
-                answer = self._gateway.answer(exchange.conversation, directory)
+                answer = self._gateway.answer(
+                    exchange.conversation,
+                    directory,
+                    caller=caller_of(request.headers),
+                    may_resume=request.headers.get("X-Cursor-Session", "").lower() != "off",
+                )
                 return await self._delivery.deliver(request, exchange, answer)
             finally:
                 self._active -= 1
@@ -255,7 +260,7 @@ async def serving(
     server = Server(settings, gateway)
     try:
         await server.start()
-        gateway.account.start()
+        await gateway.start()
         yield server
     finally:
         await server.close()

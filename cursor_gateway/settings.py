@@ -126,6 +126,29 @@ class Settings:
         "TOOL_LOOP_MAX_REPEAT",
         "How often a tool call may be repeated with the same result before it is stopped.",
     )
+    tool_channel: str = setting(
+        "auto",
+        "CURSOR_GATEWAY_TOOL_CHANNEL",
+        "How the model calls the client's tools: `relay` (over MCP, the agent waits for the "
+        "result), `text` (in its answer), or `auto`: the relay where the agent uses it.",
+        choices="auto relay text",
+    )
+    relay_hold: float = setting(
+        50.0,
+        "CURSOR_GATEWAY_RELAY_HOLD",
+        "Seconds that a call over the relay is held before the agent gets a ticket to wait with. "
+        "The CLI gives up after 60.",
+    )
+    session_reuse: bool = setting(
+        True,
+        "CURSOR_SESSION_REUSE",
+        "Go on with a finished chat by `--resume` instead of sending the whole conversation again.",
+    )
+    session_ttl: float = setting(
+        900.0,
+        "CURSOR_GATEWAY_SESSION_TTL",
+        "Seconds that an agent waits for the client's results, and that a finished chat is kept.",
+    )
     show_activity: bool = setting(
         False,
         "CURSOR_GATEWAY_SHOW_ACTIVITY",
@@ -280,6 +303,12 @@ _KINDS: Mapping[str, str] = {
 }
 
 
+_DURATIONS = (
+    *("first_event_timeout", "idle_timeout", "total_timeout", "keep_alive", "heartbeat"),
+    *("relay_hold", "session_ttl"),
+)
+
+
 def _check(settings: Settings, origins: Mapping[str, str]) -> None:
     if not 0 <= settings.port <= 65535:
         raise SettingsError(f"port must be between 0 and 65535, not {settings.port}.")
@@ -288,7 +317,7 @@ def _check(settings: Settings, origins: Mapping[str, str]) -> None:
     for name in ("slots", "max_body_mb", "max_prompt_mb", "auth_check_timeout_ms"):
         if getattr(settings, name) < 1:
             raise SettingsError(f"{name} must be at least 1.")
-    for name in ("first_event_timeout", "idle_timeout", "total_timeout", "keep_alive", "heartbeat"):
+    for name in _DURATIONS:
         if getattr(settings, name) <= 0:
             raise SettingsError(f"{name} must be more than 0.")
     if settings.workspace and not Path(settings.workspace).expanduser().is_dir():

@@ -21,6 +21,17 @@ class Workspace:
     def is_scratch(self) -> bool:
         return self.path == self.scratch
 
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file of our own. An agent that worked here may have left a link in its place,
+        which must not lead us out."""
+        file = self.scratch / name
+        if file.parent.is_symlink() or not file.parent.is_dir():
+            file.parent.unlink(missing_ok=True)
+            file.parent.mkdir()
+        file.unlink(missing_ok=True)
+        with file.open("xb") as created:
+            created.write(data)
+
 
 class Workspaces:
     def __init__(self, root: Path, default: str, allowed_roots: Sequence[str]) -> None:

@@ -77,8 +77,7 @@ def fake(tmp_path: Path) -> FakeAgent:
     home.mkdir()
     bin_dir.mkdir()
     program = bin_dir / "cursor-agent"
-    script = TESTS / "fake_agent.py"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m tests.fake_agent "$@"\n')
     program.chmod(0o755)
     (home / "models.txt").write_text((RECORDINGS / "models.txt").read_text())
     env = {

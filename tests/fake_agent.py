@@ -6,13 +6,15 @@ docs/cursor-agent.md. A prompt is a small program of steps in double brackets, r
     [[deaf]] [[text:Hello ]] [[text:world]] [[hang]]
 
 `[[then]]` separates what it does when it is asked again, with results. Without steps it repeats the
-prompt's last line. `$FAKE_AGENT_DIR` is its home: the file `account`
-holds the signed-in address (none: signed out), `models.txt` replaces the list of models, and every
-start is recorded in `calls/`.
+prompt's last line. It uses the MCP server of its workspace as the CLI does (`[[relay:...]]`), and
+keeps its chats, by directory, for `--resume`. `$FAKE_AGENT_DIR` is its home: the file `account`
+holds the signed-in address (none: signed out), `models.txt` replaces the list of models, `no-mcp`
+makes it a CLI without MCP, and every start is recorded in `calls/`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -23,12 +25,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from cursor_gateway.agents import demo
 
+if TYPE_CHECKING:
+    from tests.fake_mcp import McpClient
+
 HOME = Path(os.environ["FAKE_AGENT_DIR"])
 RECORDINGS = Path(__file__).parent / "recordings"
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 STEP = re.compile(r"\[\[([a-z0-9-]+)(?::(.*?))?\]\]", re.DOTALL)
 USER_TURN = re.compile(r'<turn from="user">\n(.*?)\n</turn>', re.DOTALL)
 NO_AUTH = (
@@ -128,13 +134,54 @@ def take_one(counter: str) -> bool:
     return left > 0
 
 
+def chat_file(session: str) -> Path:
+    folder = hashlib.md5(str(Path.cwd()).encode(), usedforsecurity=False).hexdigest()
+    return HOME / "chats" / folder / session
+
+
+def recalled(session: str) -> str:
+    """A chat's transcript so far; none at all for an id that is unknown here."""
+    file = chat_file(session)
+    return file.read_text() if file.exists() else ""
+
+
+def remember(session: str, transcript: str, answer: str) -> None:
+    file = chat_file(session)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'{transcript}\n\n<turn from="assistant">\n{answer}\n</turn>\n\n')
+
+
+def as_turn(prompt: str) -> str:
+    tagged = re.search(r"^<(?:turn|tool_result|instructions)\b", prompt, re.MULTILINE)
+    return prompt if tagged else f'<turn from="user">\n{prompt}\n</turn>'
+
+
+def relay_args(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    server = {"providerIdentifier": "client", "serverIdentifier": "client", "toolName": name}
+    return {"name": f"client-{name}", "args": arguments, **server}
+
+
+def ticket_in(result: dict[str, Any]) -> str | None:
+    content = result.get("success", {}).get("content", [])
+    found = re.match(r"ticket (\S+)", content[0]["text"]["text"]) if content else None
+    return found[1] if found else None
+
+
 class Run:
     def __init__(self, options: dict[str, str], prompt: str, out: IO[str]) -> None:
         partial = "--stream-partial-output" in options
         self.options = options
-        self.prompt = prompt
+        session = options.get("--resume", "")
+        if session and take_one("other-session"):
+            session = ""
+        # What the model reads: all of its chat.
+        self.prompt = prompt if not session else f"{recalled(session)}{as_turn(prompt)}"
         self.out = out
-        self.emitter = demo.Emitter(out, partial=partial, session=options.get("--resume", ""))
+        self.emitter = demo.Emitter(out, partial=partial, session=session)
+        self.mcp = self.connected()
+        self.announced: list[tuple[str, str, dict[str, Any]]] = []
+        self.last_result = ""
+        self.waits = True
         self.begun = False
         self.usage = True
         self.lingers = False
@@ -144,6 +191,9 @@ class Run:
             return fail(NO_AUTH)
         if take_one("config-race"):
             return fail(CONFIG_RACE)
+        session = self.options.get("--resume", "")
+        if session and (not UUID.fullmatch(session) or take_one("no-resume")):
+            return fail((RECORDINGS / "fail_bad_resume_id.stderr").read_text())
         for name, argument in self.steps():
             step: Callable[[str], int | None] = getattr(self, "do_" + name.replace("-", "_"))
             code = step(argument)
@@ -151,6 +201,7 @@ class Run:
                 self.out.flush()
                 return code
         self.do_init("")
+        remember(self.emitter.session_id, as_turn(self.prompt), "".join(self.emitter._answer))
         self.emitter.result(usage=self.usage, prompt=self.prompt)
         if self.lingers:
             self.do_hang("")
@@ -164,6 +215,83 @@ class Run:
         parts = script.split("[[then]]")
         part = parts[min(later.count('<turn from="assistant">'), len(parts) - 1)]
         return STEP.findall(part) or [("text", part.strip().rpartition("\n")[2])]
+
+    # The relay
+
+    def connected(self) -> McpClient | None:
+        if "--approve-mcps" not in self.options or (HOME / "no-mcp").exists():
+            return None
+        from tests import fake_mcp  # costs a third of a start
+
+        mcp = fake_mcp.configured()
+        if mcp is not None:
+            mcp.connect()
+        return mcp
+
+    def do_announce(self, argument: str) -> None:
+        """A call that the model makes together with the next `relay`."""
+        self.do_init("")
+        name, _, arguments = argument.partition(" ")
+        args = relay_args(name, json.loads(arguments))
+        self.announced.append((self.emitter.tool_call("mcp", args), name, args))
+
+    def do_relay(self, argument: str) -> None:
+        """A call of the client's tool over MCP: `[[relay:bash {"command": "ls"}]]`."""
+        self.do_announce(argument)
+        calls, self.announced = self.announced, []
+        for call_id, name, args in calls:
+            self.complete(call_id, args, self.call_until_done(name, args["args"]))
+
+    def do_relay_unannounced(self, argument: str) -> None:
+        """Some versions leave the arguments out of the announcement."""
+        self.do_init("")
+        name, _, arguments = argument.partition(" ")
+        args = relay_args(name, json.loads(arguments))
+        call_id = self.emitter.tool_call("mcp", {**args, "args": {}})
+        self.complete(call_id, args, self.call_until_done(name, args["args"]))
+
+    def do_relay_refused(self, argument: str) -> None:
+        """A call that the CLI's own permissions refuse: announced, and never made."""
+        self.do_announce(argument)
+        call_id, _, args = self.announced.pop()
+        self.complete(call_id, args, {"rejected": {"reason": "", "isReadonly": False}})
+
+    def call_until_done(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        allowed = json.loads(Path(".cursor/cli.json").read_text())["permissions"]["allow"]
+        if self.mcp is None or "Mcp(client:*)" not in allowed:
+            return {"rejected": {"reason": "", "isReadonly": False}}
+        try:
+            result = self.mcp.call(name, arguments)
+            while self.waits and (ticket := ticket_in(result)):
+                wait_tool = next(t["name"] for t in self.mcp.tools if "wait" in t["name"])
+                with (HOME / "waits").open("a") as waits:
+                    waits.write(".")
+                result = self.mcp.call(wait_tool, {"ticket": ticket})
+        except TimeoutError:
+            return {"error": {"error": "MCP error -32001: Request timed out"}}
+        return result
+
+    def complete(self, call_id: str, args: dict[str, Any], result: dict[str, Any]) -> None:
+        body = {"mcpToolCall": {"args": args, "result": result}, "toolCallId": call_id}
+        event = {"type": "tool_call", "subtype": "completed", "call_id": call_id, "tool_call": body}
+        self.emitter.write(event)
+        content = result.get("success", {}).get("content", [])
+        self.last_result = "".join(block["text"]["text"] for block in content) or json.dumps(result)
+
+    def do_patience(self, seconds: str) -> None:
+        assert self.mcp is not None
+        self.mcp.patience = float(seconds)
+
+    def do_impatient(self, _: str) -> None:
+        """A model that does not wait for a ticket."""
+        self.waits = False
+
+    def do_say_result(self, _: str) -> None:
+        self.do_text(self.last_result)
+
+    def do_say_tools(self, _: str) -> None:
+        assert self.mcp is not None
+        self.do_text(",".join(tool["name"] for tool in self.mcp.tools))
 
     # Words
 
@@ -282,6 +410,9 @@ class Run:
         denied = json.loads(file.read_text())["permissions"]["deny"] if file.exists() else []
         if "Shell(*)" not in denied:
             subprocess.run(command, shell=True, check=False)
+
+    def do_touch(self, name: str) -> None:
+        (HOME / name).touch()
 
     def do_no_usage(self, _: str) -> None:
         self.usage = False

@@ -14,8 +14,8 @@ IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "cl
 
 # Who may import whom: a module may use those to the right of it, and `errors`.
 ORDER = [
-    *("cli", "server", "protocol", "delivery", "gateway", "account", "agents", "workspaces"),
-    *("core", "errors"),
+    *("cli", "server", "protocol", "delivery", "gateway", "account", "sessions", "agents"),
+    *("relay", "workspaces", "core", "errors"),
 ]
 
 

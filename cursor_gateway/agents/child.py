@@ -70,6 +70,8 @@ class Child:
         self._stderr_fd = self._process.stderr.fileno()
         self._stderr = bytearray()
         self._feeding: asyncio.Task[None] | None = None
+        self._woken = False
+        self._waiting: asyncio.Future[None] | None = None
         self._closed = False
         self._exited: asyncio.Future[int] = self._loop.create_future()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -83,6 +85,10 @@ class Child:
         return self._process.pid
 
     @property
+    def exited(self) -> asyncio.Future[int]:
+        return self._exited
+
+    @property
     def stderr(self) -> str:
         """The end of what it wrote to stderr."""
         if self._exited.done() and not self._closed:
@@ -93,9 +99,9 @@ class Child:
         """Write all of `data` to its stdin, in the background, and close it."""
         self._feeding = self._loop.create_task(self._feed(memoryview(data)))
 
-    async def read(self) -> bytes:
-        """What it wrote to stdout since the last call; empty once it ended."""
-        while True:
+    async def read(self) -> bytes | None:
+        """What it wrote to stdout since the last call; empty once it ended, None after `wake`."""
+        while not self._woken:
             over = self._exited.done()
             try:
                 return os.read(self._stdout_fd, READ_BYTES)
@@ -103,6 +109,14 @@ class Child:
                 if over:
                     return b""
             await self._ready(self._loop.add_reader, self._loop.remove_reader, self._stdout_fd)
+        self._woken = False
+        return None
+
+    def wake(self) -> None:
+        """Something else has happened that whoever reads, now or next, should see."""
+        self._woken = True
+        if self._waiting is not None:
+            _resolve(self._waiting)
 
     async def exit_code(self, within: float) -> int | None:
         """Its exit code; None when it has not exited `within` seconds."""
@@ -165,7 +179,7 @@ class Child:
         self, add: Callable[..., object], remove: Callable[[int], object], fd: int
     ) -> None:
         """Until `fd` can be used, or the process has exited."""
-        ready = self._loop.create_future()
+        ready = self._waiting = self._loop.create_future()
         add(fd, _resolve, ready)
         wake = _resolving(ready)
         self._exited.add_done_callback(wake)
@@ -259,9 +273,9 @@ class Children:
 
     def retire(
         self, child: Child, patience: float = 0.0, then: Callable[[], object] = lambda: None
-    ) -> None:
+    ) -> asyncio.Task[None]:
         """Stop `child` in the background, whatever happens to the caller; then call `then`."""
-        self._in_background(self._retire(child, patience, then))
+        return self._in_background(self._retire(child, patience, then))
 
     async def close(self, grace: float) -> None:
         """Stop every agent now and remove the scratch directories."""
@@ -274,10 +288,11 @@ class Children:
         shutil.rmtree(self.scratch, ignore_errors=True)
         await asyncio.to_thread(self._dismiss_guardian)
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
+        return task
 
     async def _retire(self, child: Child, patience: float, then: Callable[[], object]) -> None:
         try:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
 import logging
 import os
-import random
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,7 +17,7 @@ from typing import Literal
 import orjson
 
 from cursor_gateway.agents.child import Child, Children
-from cursor_gateway.core.agent_stream import AgentStream
+from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts
 from cursor_gateway.core.agent_text import (
     ModelList,
     SignIn,
@@ -29,32 +27,18 @@ from cursor_gateway.core.agent_text import (
     parse_status,
     parse_version,
 )
-from cursor_gateway.core.conversation import Conversation
-from cursor_gateway.core.events import Event
-from cursor_gateway.core.prompt import render
+from cursor_gateway.core.prompt import Reading, render
+from cursor_gateway.core.relayed_tools import SERVER
 from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ContextTooLong
+from cursor_gateway.relay import Relay
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace, Workspaces
 
 log = logging.getLogger(__name__)
 
-# After `result` some versions never exit; a healthy one is gone in well under a second.
-LINGER_GRACE = 2.0
-# Between the end of its output and its exit code.
-LAST_WORDS = 2.0
-# After the turn's closing repetition `result` follows at once. Where a background shell keeps the
-# CLI from sending it, it never comes.
-END_OF_TURN_GRACE = 30.0
-# A tool of the agent's own may build or search for minutes without a word.
-TOOL_PATIENCE = 4
-# Between the calls that a model makes at once there is no thinking, only writing of lines.
-MOMENT = 0.25
 MODELS_TIMEOUT = 30.0
 VERSION_TIMEOUT = 15.0
 MODELS_ATTEMPTS = 3
-START_ATTEMPTS = 5
-START_SPACING = 0.25
-START_SPACING_LASTS = 60.0
 
 # Not for the agent: the gateway's own key, options for a node that is not the CLI's, and what
 # would tell the CLI that it runs inside itself.
@@ -106,14 +90,20 @@ def _search(env: Mapping[str, str]) -> str | None:
 
 class CursorCli:
     def __init__(
-        self, settings: Settings, env: Mapping[str, str], children: Children, workspaces: Workspaces
+        self,
+        settings: Settings,
+        env: Mapping[str, str],
+        children: Children,
+        workspaces: Workspaces,
+        relay: Relay,
     ) -> None:
         self._settings = settings
         self._env = {name: value for name, value in env.items() if name not in _WITHHELD}
         self._secrets = tuple(filter(None, (settings.api_key, env.get("CURSOR_API_KEY"))))
         self._children = children
         self._workspaces = workspaces
-        self._starts = _Starts()
+        self._relay = relay
+        self._starts = Starts()
 
     @property
     def has_api_key(self) -> bool:
@@ -122,101 +112,96 @@ class CursorCli:
     def locate(self) -> Located:
         return locate(self._settings, self._env)
 
-    async def run(
-        self,
-        conversation: Conversation,
-        model: str,
-        directory: Path | None,
-        restless: Callable[[], bool],
-    ) -> AsyncGenerator[list[Event], None]:
-        """One answer: batches of events, the last with `Finished`. Raises where it fails.
+    def start(self, order: Order) -> Run:
+        """An agent for `order`; its process starts with the first reading."""
+        chat = order.chat
+        return Run(
+            order,
+            chat.workspace if chat else self._workspaces.take(order.directory),
+            launch=self._launch,
+            children=self._children,
+            starts=self._starts,
+            settings=self._settings,
+            redacted=self._redacted,
+        )
 
-        While `restless()`, a moment of silence is told by an empty batch.
-        """
-        if conversation.callable_tools:
-            # The client acts, on its own files. The agent has no business in any directory.
-            directory = None
-        for attempt in range(1, START_ATTEMPTS + 1):
-            await self._starts.wait()
-            workspace = self._workspaces.take(directory)
-            stream = AgentStream(partial=True)
-            child = None
-            try:
-                child = self._start(conversation, model, workspace)
-                async with aclosing(self._listen(child, stream, restless)) as batches:
-                    async for events in batches:
-                        yield events
-                if stream.finished:
-                    return
-                exit_code = await child.exit_code(LAST_WORDS)
-                words = f"{child.stderr}\n{stream.noise}"
-            finally:
-                self._end(child, workspace, stream)
-            if not self._is_worth_another_start(stream, words, attempt):
-                raise classify_failure(self._redacted(words), exit_code=exit_code)
+    def end(self, run: Run) -> None:
+        """Stop it, and leave nothing of it."""
+        if run.line is not None:
+            self._relay.close_line(run.line)
+        run.end(lambda: self._workspaces.release(run.workspace))
 
-    def _start(self, conversation: Conversation, model: str, workspace: Workspace) -> Child:
-        prompt = render(conversation, "" if workspace.is_scratch else str(workspace.scratch))
+    def keep(self, run: Run) -> Chat:
+        """It has finished; what it knows can be taken up again until `forget`."""
+        if run.line is not None:
+            self._relay.close_line(run.line)
+        store = self._store_of(run)
+        return Chat(run.session_id, run.workspace, run.end(lambda: None), store)
+
+    def forget(self, chat: Chat) -> None:
+        chat.gone.add_done_callback(lambda _: self._workspaces.release(chat.workspace))
+
+    def _store_of(self, run: Run) -> Path | None:
+        """Where the CLI keeps the chat; None where its chats are somewhere else."""
+        home = self._env.get("HOME", "~")
+        config = self._env.get("CURSOR_CONFIG_DIR") or str(Path(home).expanduser() / ".cursor")
+        folder = hashlib.md5(str(run.workspace.path).encode(), usedforsecurity=False).hexdigest()
+        store = Path(config) / "chats" / folder / run.session_id
+        return store if store.exists() else None
+
+    def _launch(self, order: Order, workspace: Workspace) -> Child:
+        prompt = render(order.conversation, self._reading(order, workspace))
         text = prompt.text.encode()
         if len(text) > self._settings.max_prompt_mb * 1024 * 1024:
             raise ContextTooLong(f"The conversation has {len(text)} bytes.")
         for name, data in prompt.files:
-            (workspace.scratch / name).write_bytes(data)
-        has_images, has_tools = bool(prompt.files), bool(conversation.callable_tools)
-        if has_tools:
-            _deny_own_tools(workspace.scratch, may_read=has_images)
-        argv = [*self.locate().argv, *self._flags(model, workspace, has_images, has_tools)]
+            workspace.put(name, data)
+        if order.conversation.callable_tools:
+            self._configure(order, workspace)
+        argv = [*self.locate().argv, *self._flags(order, workspace)]
         log.debug("starting %s", argv)
         child = self._children.spawn(argv, self._env, workspace.path)
         child.feed(text)
         return child
 
-    def _flags(
-        self, model: str, workspace: Workspace, has_images: bool, has_tools: bool
-    ) -> list[str]:
+    def _reading(self, order: Order, workspace: Workspace) -> Reading:
+        image_folder = "" if workspace.is_scratch else str(workspace.scratch)
+        if order.line is None:
+            return Reading(image_folder, order.known)
+        tools = order.line.tools
+        return Reading(image_folder, order.known, SERVER, tools.wait_tool, tools.aliases)
+
+    def _flags(self, order: Order, workspace: Workspace) -> list[str]:
         flags = ["--print", "--output-format", "stream-json", "--stream-partial-output", "--trust"]
-        flags += ["--workspace", str(workspace.path), "--model", model]
+        flags += ["--workspace", str(workspace.path), "--model", order.model]
         # In `ask` a model is told that it cannot act, and would not call the client's tools either.
+        has_tools = bool(order.conversation.callable_tools)
         acts = has_tools or (self._settings.agent_mode == "agent" and not workspace.is_scratch)
         if not acts:
             flags += ["--mode", "ask"]
-        if has_images and not workspace.is_scratch:
+        if order.conversation.has_images and not workspace.is_scratch:
             flags += ["--add-dir", str(workspace.scratch)]
+        if order.line is not None:
+            flags.append("--approve-mcps")
+        if order.chat is not None:
+            flags += ["--resume", order.chat.session_id]
         return flags
 
-    async def _listen(
-        self, child: Child, stream: AgentStream, restless: Callable[[], bool]
-    ) -> AsyncGenerator[list[Event], None]:
-        patience = _Patience(self._settings)
-        while not stream.finished:
-            data = await patience.read(child, stream, restless=restless())
-            if data is None:
-                yield []
-                continue
-            events = stream.feed(data) if data else stream.close()
-            if events:
-                yield events
-            if stream.failure:
-                raise stream.failure
-            if not data:
-                return
+    def _configure(self, order: Order, workspace: Workspace) -> None:
+        """Make the CLI refuse its own tools: a call of them is the client's, or nobody's.
 
-    def _end(self, child: Child | None, workspace: Workspace, stream: AgentStream) -> None:
-        def release() -> None:
-            self._workspaces.release(workspace)
-
-        if child is None:
-            release()
-        else:
-            self._children.retire(child, LINGER_GRACE if stream.finished else 0.0, release)
-
-    def _is_worth_another_start(self, stream: AgentStream, words: str, attempt: int) -> bool:
-        """The one failure that is nobody's fault: agents that start together break one file."""
-        if stream.session_id or attempt == START_ATTEMPTS or not is_config_race(words):
-            return False
-        log.info("agents that started together met in cli-config.json; starting again")
-        self._starts.space_out()
-        return True
+        The CLI obeys `deny` above all else, so with the relay only what is not on either list
+        keeps the user's own MCP servers out. Reading is left to it where it shall look at images.
+        """
+        denied = ["Shell(*)", "Write(**)", "WebFetch(*)"]
+        denied += [] if order.conversation.has_images else ["Read(**)"]
+        denied += [] if order.line else ["Mcp(*:*)"]
+        allowed = [f"Mcp({SERVER}:*)"] if order.line else []
+        permissions = {"permissions": {"allow": allowed, "deny": denied}}
+        workspace.put(".cursor/cli.json", orjson.dumps(permissions))
+        if order.line is not None:
+            servers = self._relay.configuration(order.line)
+            workspace.put(".cursor/mcp.json", orjson.dumps(servers))
 
     async def sign_in(self) -> SignIn:
         seconds = self._settings.auth_check_timeout_ms / 1000
@@ -280,77 +265,7 @@ class CursorCli:
         return text
 
 
-def _deny_own_tools(workspace: Path, *, may_read: bool) -> None:
-    """Make the CLI refuse its own tools: a call of them is the client's, or nobody's.
-
-    The CLI obeys `deny` above all else. Reading is left to it where it shall look at images.
-    """
-    denied = ["Shell(*)", "Write(**)", "WebFetch(*)", "Mcp(*:*)"]
-    if not may_read:
-        denied.append("Read(**)")
-    folder = workspace / ".cursor"
-    folder.mkdir()
-    permissions = {"permissions": {"allow": [], "deny": denied}}
-    (folder / "cli.json").write_bytes(orjson.dumps(permissions))
-
-
 @dataclass(frozen=True, slots=True)
 class _Said:
     stdout: str
     stderr: str
-
-
-class _Starts:
-    """Starts cost nothing until two agents have met in cli-config.json; then they take turns."""
-
-    def __init__(self) -> None:
-        self._spaced_until = 0.0
-        self._turn = asyncio.Lock()
-
-    async def wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._spaced_until:
-            async with self._turn:
-                await asyncio.sleep(random.uniform(0.5, 1.5) * START_SPACING)  # noqa: S311
-
-    def space_out(self) -> None:
-        self._spaced_until = asyncio.get_running_loop().time() + START_SPACING_LASTS
-
-
-class _Patience:
-    """The three time-outs of one run, each named in its error."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + settings.total_timeout
-        self._heard = False
-
-    async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
-        """What the agent writes next; None when it is silent and `restless` asks to know."""
-        seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
-        deadline = self._loop.time() + seconds
-        if deadline > self._end:
-            deadline = self._end
-            complaint = (
-                f"did not finish within {self._settings.total_timeout:g} seconds (total_timeout)"
-            )
-        try:
-            async with asyncio.timeout_at(deadline):
-                data = await child.read()
-        except TimeoutError:
-            if not complaint:
-                return None
-            raise AgentTimedOut(f"Cursor's agent {complaint}.") from None
-        self._heard = True
-        return data
-
-    def _limit(self, stream: AgentStream) -> tuple[float, str]:
-        first, idle = self._settings.first_event_timeout, self._settings.idle_timeout
-        if not self._heard:
-            return first, f"said nothing for {first:g} seconds (first_event_timeout)"
-        if stream.turn_ended:
-            return END_OF_TURN_GRACE, "ended its turn and sent no result"
-        if stream.tool_is_running:
-            idle *= TOOL_PATIENCE
-        return idle, f"was silent for {idle:g} seconds (idle_timeout)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -94,3 +94,21 @@ class Conversation:
             return ()
         named = self.tool_choice.name
         return tuple(tool for tool in self.tools if named is None or tool.name == named)
+
+    @property
+    def has_images(self) -> bool:
+        parts = (part for message in self.messages for part in message.parts)
+        inner = (part.content if isinstance(part, ToolResult) else (part,) for part in parts)
+        return any(isinstance(each, ImageFile) for content in inner for each in content)
+
+    def texts(self) -> Iterator[str]:
+        """All text in it."""
+        for message in self.messages:
+            for part in message.parts:
+                match part:
+                    case Text(text):
+                        yield text
+                    case ToolCall(arguments=arguments):
+                        yield arguments
+                    case ToolResult(content=content):
+                        yield from (inner.text for inner in content if isinstance(inner, Text))

@@ -34,6 +34,12 @@ class AgentCall:
     # Where the agent works, as it says itself: its paths may lie below.
     workspace: str = ""
 
+    @property
+    def subject(self) -> str:
+        """A few words on what it is about, for people."""
+        words = (value for value in self.arguments.values() if isinstance(value, str) and value)
+        return next(words, "").split("\n")[0][:120]
+
 
 @dataclass(frozen=True, slots=True)
 class AgentCallDone:
@@ -42,6 +48,15 @@ class AgentCallDone:
     tool: str
     arguments: Mapping[str, Any]
     result: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedCall:
+    """The agent calls one of the client's tools over the relay, and waits for the result."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,20 @@ class Usage:
             self.estimated or other.estimated,
         )
 
+    def beyond(self, told: Usage) -> Usage | None:
+        """What is left of this sum after `told`; None where more was told than there is."""
+        if self.input < told.input or self.output < told.output:
+            return None
+        return Usage(
+            self.input - told.input,
+            self.output - told.output,
+            max(0, self.cached - told.cached),
+            self.estimated or told.estimated,
+        )
+
+
+NOTHING = Usage(0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Finished:
@@ -78,4 +107,4 @@ class Finished:
         return {"cursor_gateway": {"loop_guard": self.loop.as_json()}} if self.loop else {}
 
 
-Event = TextDelta | ThinkingDelta | ToolCall | AgentCall | AgentCallDone | Finished
+Event = TextDelta | ThinkingDelta | ToolCall | AgentCall | AgentCallDone | RelayedCall | Finished

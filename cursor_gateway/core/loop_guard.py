@@ -190,12 +190,12 @@ def _steps(messages: Iterable[Message]) -> list[tuple[Step, str]]:
                 text = "\n".join(inner.text for inner in part.content if isinstance(inner, Text))
                 outcome = classify(call.name, text, is_error=part.is_error)
                 steps.append((step(call.name, call.arguments, outcome, text), part.id))
-        if message.role == "user" and _is_the_user_speaking(message):
+        if message.role == "user" and is_the_user_speaking(message):
             steps.clear()
     return steps
 
 
-def _is_the_user_speaking(message: Message) -> bool:
+def is_the_user_speaking(message: Message) -> bool:
     """Clients put reminders of their own beside results, in tags; those are not the user's."""
     if not any(isinstance(part, ToolResult) for part in message.parts):
         return True

@@ -12,6 +12,9 @@ it (providers cache by prefix):
     <turn from="assistant"> ... </turn>             with <tool_call> blocks inside
     <tool_result id="..."> ... </tool_result>
 
+An agent that has read the beginning already (`Reading.known`) gets the new messages only; a lone
+user message then goes as it is, too. Its own calls had no ids yet, so a result names its tool.
+
 Text cannot forge a boundary: wherever it contains the beginning of one of these tags, a backslash
 is put behind the `<` (and one more where there are some already, so nothing becomes ambiguous).
 Everything else stays byte for byte as the client sent it.
@@ -20,21 +23,22 @@ Everything else stays byte for byte as the client sent it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
+from cursor_gateway.core import structured
 from cursor_gateway.core.conversation import (
     Conversation,
     ImageFile,
     ImageLink,
     Message,
+    Part,
     Text,
     ToolCall,
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.structured import instruction
 from cursor_gateway.core.tool_text import INSTRUCTION
 from cursor_gateway.core.tools import plain_schema, to_json
 
@@ -46,9 +50,19 @@ _PREAMBLE = (
 )
 
 _TOOLS_HEAD = (
-    "These tools are at your service; the client executes them on the user's machine, where the "
-    "user's files are. They are your only tools: your built-in ones are switched off here, and "
+    "These tools are at your service{where}; the client executes them on the user's machine, where "
+    "the user's files are. They are your only tools: your built-in ones are switched off here, and "
     "your own working directory is empty."
+)
+
+# Models look MCP tools up before they call them, and sometimes find none; what stands here spares
+# them the step.
+_RELAY_INSTRUCTION = (
+    "Call them as MCP tools of the server `{server}`, by the names and with the arguments that are "
+    "given here; they need not be looked up. Several calls may be made at once. Where a call is "
+    "answered by a ticket, its result is not there yet: call `{wait}` with the ticket until it is. "
+    "Earlier calls are written below as <tool_call> blocks; do not write such blocks, make the "
+    "calls."
 )
 
 _BOUNDARY = re.compile(r"<(?=\\*/?(?:tools|instructions|turn|tool_call|tool_result)\b)")
@@ -65,23 +79,47 @@ class Prompt:
     files: tuple[tuple[str, bytes], ...] = ()
 
 
-def render(conversation: Conversation, image_folder: str = "") -> Prompt:
-    """`image_folder` stands before the images' names where the agent works somewhere else."""
-    page = _Page(image_folder)
-    messages = conversation.messages
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the agent that reads a conversation is placed."""
+
+    # Stands before the images' names where the agent works somewhere else.
+    image_folder: str = ""
+    # How many messages it has read and said already.
+    known: int = 0
+    # The MCP server by which it reaches the tools, and the tool that waits for a late result.
+    server: str = ""
+    wait_tool: str = ""
+    # Tools that go by another name there.
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+_FROM_THE_BEGINNING = Reading()
+
+
+def render(conversation: Conversation, reading: Reading = _FROM_THE_BEGINNING) -> Prompt:
+    known, messages = conversation.messages[: reading.known], conversation.messages[reading.known :]
+    page = _Page(reading.image_folder, known)
     only = messages[0] if len(messages) == 1 else None
+    is_plain = only is not None and only.role == "user" and not _results(only)
     tools = conversation.callable_tools
-    if only and only.role == "user" and not _results(only) and not tools:
+    if only and is_plain and (known or not tools):
         blocks = [page.content(_spoken(only), guard=False)]
+    elif known:
+        blocks = [page.message(message) for message in messages]
     else:
-        blocks = [_PREAMBLE, *_tools(tools), *map(page.message, messages)]
+        blocks = [_PREAMBLE, *_tools(tools, reading), *map(page.message, messages)]
     blocks += _demands(conversation)
     return Prompt("\n\n".join(blocks), tuple(page.files))
 
 
 class _Page:
-    def __init__(self, image_folder: str) -> None:
+    def __init__(self, image_folder: str, known: Sequence[Message]) -> None:
         self._image_folder = image_folder
+        parts = [part for message in known for part in message.parts]
+        self._known_calls = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
+        # Names that earlier images have.
+        self._known_images = sum(map(_images, parts))
         self.files: list[tuple[str, bytes]] = []
 
     def message(self, message: Message) -> str:
@@ -109,24 +147,36 @@ class _Page:
 
     def _tool_result(self, result: ToolResult) -> str:
         content = self.content(result.content)
+        name = self._known_calls.get(result.id)
+        tool = f' tool="{escape(name)}"' if name else ""
         failed = ' is_error="true"' if result.is_error else ""
-        return f'<tool_result id="{escape(result.id)}"{failed}>\n{content}\n</tool_result>'
+        return f'<tool_result id="{escape(result.id)}"{tool}{failed}>\n{content}\n</tool_result>'
 
     def _file(self, image: ImageFile) -> str:
-        name = f"image-{len(self.files) + 1}.{image.extension}"
+        name = f"image-{self._known_images + len(self.files) + 1}.{image.extension}"
         self.files.append((name, image.data))
         return f"{self._image_folder}/{name}" if self._image_folder else name
 
 
-def _tools(tools: Sequence[ToolSpec]) -> list[str]:
+def _tools(tools: Sequence[ToolSpec], reading: Reading) -> list[str]:
     if not tools:
         return []
     listed = "\n\n".join(
-        f"## {_line(tool.name)}\n{_guarded(tool.description)}\n"
+        f"## {_line(reading.names.get(tool.name, tool.name))}\n{_guarded(tool.description)}\n"
         + _guarded_json(to_json(plain_schema(tool.schema)))
         for tool in tools
     )
-    return [f"<tools>\n{_TOOLS_HEAD}\n\n{INSTRUCTION}\n\n{listed}\n</tools>"]
+    where, instruction = "", INSTRUCTION
+    if reading.server:
+        where = f" on the MCP server `{reading.server}`"
+        instruction = _RELAY_INSTRUCTION.format(server=reading.server, wait=reading.wait_tool)
+    head = _TOOLS_HEAD.format(where=where)
+    return [f"<tools>\n{head}\n\n{instruction}\n\n{listed}\n</tools>"]
+
+
+def _images(part: Part) -> int:
+    inner = part.content if isinstance(part, ToolResult) else (part,)
+    return sum(isinstance(each, ImageFile) for each in inner)
 
 
 def _demands(conversation: Conversation) -> list[str]:
@@ -139,7 +189,7 @@ def _demands(conversation: Conversation) -> list[str]:
         if not conversation.parallel_calls:
             demands.append("Make at most one call.")
     if conversation.output:
-        demands.append(instruction(conversation.output))
+        demands.append(structured.instruction(conversation.output))
     return demands
 
 

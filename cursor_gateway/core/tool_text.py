@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -49,6 +50,14 @@ _MAX_TAG = 200
 _TAG_SO_FAR = re.compile(OPENING + r'(?: +\w+="[^"\n]*")*(?: +\w*(?:="?[^"\n>]*)?)? *>?')
 _LEAD = re.compile(r"\s*(?:```\w*\s*)?")
 _BRACKETS = re.compile(r'["\\{}\[\]<]')
+
+
+def unreadable(problems: Iterable[str], count: int) -> str:
+    """What a model is told of calls that it made and nobody could read."""
+    what = "That call was" if count == 1 else f"Those {count} calls were"
+    return (
+        f"{what} not made: {' '.join(problems)} Make {'it' if count == 1 else 'all of them'} again."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ the messages with which the agent is asked again, in the same answer. That happe
 each reason: a structured answer that does not fit, a tool call that cannot be read, a call that had
 to be made and was not, and a loop.
 
-Tool calls come by two channels and leave by one. In the *text* channel the model writes them, and
-`ToolTextParser` takes them out. In the *native* channel the agent announces one of its own tools
-that the client has, too: then the call is the client's, and the agent is stopped before it acts.
-Calls that the model made at once are announced one after the other, so a *burst* is collected until
-something else happens or it is silent for a moment (`restless` asks for that moment to be told, by
-an empty feed).
+Tool calls come by three channels and leave by one. Over the *relay* the agent makes them and waits:
+the turn ends, and the run goes on in the next one (`leaves_agent_waiting`). In the *text* channel
+the model writes them, and `ToolTextParser` takes them out. In the *native* channel the agent
+announces one of its own tools that the client has, too: then the call is the client's, and the
+agent is stopped before it acts. Calls that the model made at once come one after the other, so a
+*burst* is collected until something else happens or it is silent for a moment (`restless` asks for
+that moment to be told, by an empty feed). What came after it is `unread`. A call over the relay
+that cannot be made is answered at once (`replies`), in the same run.
 
 Calls that the model writes are handed out when its run ends, so that one that cannot be read is
 mended together with the others.
@@ -23,29 +25,40 @@ the words of a model that must call a tool, and those of a run that only repairs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cursor_gateway.core import structured
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from cursor_gateway.core.events import (
+    NOTHING,
     AgentCall,
     AgentCallDone,
     Event,
     Finished,
     FinishReason,
+    RelayedCall,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, outcome_of, step
 from cursor_gateway.core.native_tools import translate
-from cursor_gateway.core.text_cut import TextCut, estimate_tokens, size_of
-from cursor_gateway.core.tool_text import Asked, Garbled, Piece, Said, ToolTextParser
+from cursor_gateway.core.text_cut import CutReason, TextCut, estimate_tokens, size_of
+from cursor_gateway.core.tool_text import Asked, Garbled, Piece, Said, ToolTextParser, unreadable
 from cursor_gateway.core.tools import find, fit, to_json
 from cursor_gateway.errors import OutputInvalid
 
 _CALL_SOMETHING = "A tool must be called now. Make the call, in the form that was described."
+
+
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    name: str
+    arguments: dict[str, Any]
+    # The id that the relay knows it by.
+    relayed: str = ""
 
 
 class Turn:
@@ -67,29 +80,50 @@ class Turn:
         self._guard = LoopGuard(max_repeat, conversation.messages)
         self._new_id = new_id
         self._show_activity = show_activity
-        self._earlier = Usage(0, 0)
+        self._earlier = NOTHING
         # The reasons for which the agent was asked again; none counts twice.
         self._asked_again: set[str] = set()
         self._unreadable: list[str] = []
         self._calls = 0
+        self._relayed_calls = 0
+        # The channel by which the last call came.
+        self.channel = ""
+        self.usage = NOTHING
         self.over = False
+        # Results that we give ourselves, for the relay.
+        self.replies: list[ToolResult] = []
         self.begin(conversation)
 
-    def begin(self, asked: Conversation) -> None:
-        """A run of the agent starts. It reads `asked`, which may have grown by `retry`."""
+    def begin(self, asked: Conversation, told: Usage = NOTHING) -> None:
+        """A run of the agent starts, or goes on. It has read `asked`, which may have grown by
+        `retry`; its earlier answers `told` the client of that much usage."""
         self._asked = asked
+        self._told = told
         self._own_guard = LoopGuard(self._max_repeat)
         self._cut = TextCut(self._conversation.stop, self._conversation.max_tokens)
         self._parser = ToolTextParser() if self._reads_calls else None
         self._written: list[tuple[str, dict[str, Any], str]] = []
-        self._burst: list[tuple[str, dict[str, Any]]] = []
+        self._burst: list[_Announced] = []
         self._burst_of = ""
         self._unanswered = 0
         self._loops: list[tuple[Loop, ToolCall]] = []
+        self._relayed_loops = 0
+        self._finished = False
         self._garbled: list[Garbled] = []
         self._held: list[str] = []
         self._output_bytes = 0
         self.retry: tuple[Message, ...] = ()
+        self.unread: list[Event] = []
+
+    @property
+    def leaves_agent_waiting(self) -> bool:
+        """Whether the agent waits for the results of all calls that were handed out."""
+        return self.over and 0 < self._relayed_calls == self._calls
+
+    @property
+    def ended_with_agent(self) -> bool:
+        """Whether the client was told all that the agent said, so that both know the same."""
+        return self.over and self._finished
 
     @property
     def restless(self) -> bool:
@@ -104,25 +138,37 @@ class Turn:
     def feed(self, events: Sequence[Event]) -> list[Event]:
         """What the client gets for `events`; none at all mean a moment of silence."""
         out: list[Event] = []
-        for event in events:
-            if self.wants_more:
-                self._take(event, out)
+        for position, event in enumerate(events):
+            if self._burst and self._ends_burst(event):
+                self._settle_burst(out)
+            if not self.wants_more:
+                self.unread = list(events[position:])
+                break
+            self._take(event, out)
         if not events and self.wants_more:
             self._settle_burst(out)
         return out
 
+    def _ends_burst(self, event: Event) -> bool:
+        match event:
+            case ThinkingDelta():
+                # Between calls that were made at once a model may think; after their results it is
+                # another model call.
+                return self._unanswered <= 0
+            case AgentCall(model_call=model_call):
+                return model_call != self._burst_of
+            case _:
+                return isinstance(event, TextDelta | Finished)
+
     def _take(self, event: Event, out: list[Event]) -> None:
         if isinstance(event, TextDelta):
-            if self._parser is None:
-                self._say(event.text, out)
-            elif self._burst_is_settled(out):
-                self._read(self._parser.feed(event.text), out)
+            pieces = self._parser.feed(event.text) if self._parser else [Said(event.text)]
+            self._read(pieces, out)
         elif isinstance(event, ThinkingDelta):
             self._output_bytes += size_of(event.text)
-            # Between calls that were made at once a model may think; after their results it is
-            # another model call.
-            if self._unanswered > 0 or self._burst_is_settled(out):
-                out.append(event)
+            out.append(event)
+        elif isinstance(event, RelayedCall):
+            self._relayed(event)
         elif isinstance(event, AgentCall):
             self._agent_calls(event, out)
         elif isinstance(event, AgentCallDone):
@@ -130,7 +176,8 @@ class Turn:
             outcome = outcome_of(event.result)
             result = to_json(event.result)
             self._own_guard.record(step(event.tool, event.arguments, outcome, result))
-        elif isinstance(event, Finished) and self._burst_is_settled(out):
+        elif isinstance(event, Finished):
+            self._finished = True
             self._finish(event.usage, out)
 
     # Text and the calls in it
@@ -168,7 +215,9 @@ class Turn:
         return tool.name, arguments, asked.raw
 
     def _say(self, text: str, out: list[Event]) -> None:
-        text, reason = self._cut.feed(text)
+        self._pass_cut(*self._cut.feed(text), out)
+
+    def _pass_cut(self, text: str, reason: CutReason | None, out: list[Event]) -> None:
         self._pass_on(text, out)
         if reason:
             self._hand_out_written(out)
@@ -186,42 +235,48 @@ class Turn:
 
     # Calls
 
-    def _call(self, name: str, arguments: dict[str, Any], out: list[Event]) -> None:
-        call = ToolCall(self._new_id(), name, to_json(arguments))
+    def _call(
+        self, name: str, arguments: dict[str, Any], out: list[Event], relayed: str = ""
+    ) -> None:
+        call = ToolCall(relayed or self._new_id(), name, to_json(arguments))
         if loop := self._guard.judge(name, arguments):
             self._loops.append((loop, call))
+            self._relayed_loops += bool(relayed)
             return
         self._release_held(out)
         self._calls += 1
+        self._relayed_calls += bool(relayed)
         self._output_bytes += size_of(call.arguments)
         out.append(call)
 
+    def _relayed(self, event: RelayedCall) -> None:
+        tool = find(event.name, self._tools)
+        arguments, problem = fit(tool, event.arguments) if tool else ({}, "there is no such tool.")
+        if problem:
+            words = f"Not executed: {problem} Make the call again as its schema wants it."
+            self.replies.append(ToolResult(event.id, (Text(words),), is_error=True))
+        else:
+            self._burst.append(_Announced(event.name, arguments, event.id))
+
     def _agent_calls(self, event: AgentCall, out: list[Event]) -> None:
-        if self._burst and event.model_call != self._burst_of and not self._burst_is_settled(out):
-            return
         translated = translate(
             event.tool, event.arguments, event.description, self._tools, event.workspace
         )
         self._unanswered += 1
         if translated is not None:
-            self._burst.append(translated)
+            self._burst.append(_Announced(*translated))
             self._burst_of = event.model_call
         elif loop := self._own_guard.judge(event.tool, event.arguments):
             call = ToolCall(self._new_id(), event.tool, to_json(event.arguments))
             self._loops.append((loop, call))
             self._break_loop(None, out)
         elif self._show_activity:
-            out.append(ThinkingDelta(f"[{event.tool} {_subject(event)}]\n"))
+            out.append(ThinkingDelta(f"[{event.tool} {event.subject}]\n"))
         else:
             out.append(event)
 
-    def _burst_is_settled(self, out: list[Event]) -> bool:
-        """Hand out what was announced, if anything was; whether the run goes on."""
-        if self._burst:
-            self._settle_burst(out)
-        return self.wants_more
-
     def _settle_burst(self, out: list[Event]) -> None:
+        """Hand out what was announced, if anything was."""
         burst, self._burst = self._burst, []
         if not burst:
             return
@@ -230,12 +285,14 @@ class Turn:
         self._flush_text(out)
         if self.wants_more:
             self._hand_out_written(out)
-            for name, arguments in burst:
-                self._call(name, arguments, out)
+            for call in burst:
+                self.channel = "relay" if call.relayed else "native"
+                self._call(call.name, call.arguments, out, call.relayed)
             self._end_with_calls(None, out)
 
     def _hand_out_written(self, out: list[Event]) -> None:
         for name, arguments, _ in self._written:
+            self.channel = "text"
             self._call(name, arguments, out)
         self._written = []
 
@@ -251,11 +308,7 @@ class Turn:
         if self._parser is not None:
             self._read(self._parser.close(), out)
         if self.wants_more:
-            text, reason = self._cut.close()
-            self._pass_on(text, out)
-            if reason:
-                self._hand_out_written(out)
-                self._end(reason, None, out)
+            self._pass_cut(*self._cut.close(), out)
 
     def _conclude(self, usage: Usage | None, out: list[Event]) -> None:
         """The run has nothing more to say: the turn ends, or the agent is asked again."""
@@ -277,21 +330,27 @@ class Turn:
             self._end("stop", usage, out)
 
     def _end_with_calls(self, usage: Usage | None, out: list[Event]) -> None:
+        if self._relayed_loops == len(self._loops) and (self._calls or self._may_ask_again("loop")):
+            self.replies += self._hints()
+            self._loops.clear()
+            self._relayed_loops = 0
+            if not self._calls:
+                return
         if self._calls:
             self._end("tool_calls", usage, out)
         else:
             self._break_loop(usage, out)
 
+    def _hints(self) -> tuple[ToolResult, ...]:
+        return tuple(
+            ToolResult(call.id, (Text(loop.hint),), is_error=True) for loop, call in self._loops
+        )
+
     def _break_loop(self, usage: Usage | None, out: list[Event]) -> None:
         """Tell the model first, as the result of the call it repeats; then stop it."""
         if self._may_ask_again("loop"):
-            self._earlier += self._counted(usage)
             calls = tuple(call for _, call in self._loops)
-            hints = tuple(
-                ToolResult(call.id, (Text(loop.hint),), is_error=True) for loop, call in self._loops
-            )
-            earlier = self._asked.messages[len(self._conversation.messages) :]
-            self.retry = (*earlier, Message("assistant", calls), Message("user", hints))
+            self._ask_with(usage, Message("assistant", calls), Message("user", self._hints()))
             return
         loop = self._loops[0][0]
         self._release_held(out)
@@ -302,12 +361,8 @@ class Turn:
         """All of the run's calls again, since none was handed out yet."""
         self._unreadable = [garbled.raw for garbled in self._garbled]
         said = "\n".join([*(raw for _, _, raw in self._written), *self._unreadable])
-        problems = " ".join(garbled.problem for garbled in self._garbled)
-        count = len(self._garbled) + len(self._written)
-        if count == 1:
-            correction = f"That call was not made: {problems} Make it again."
-        else:
-            correction = f"Those {count} calls were not made: {problems} Make all of them again."
+        problems = [garbled.problem for garbled in self._garbled]
+        correction = unreadable(problems, len(self._garbled) + len(self._written))
         self._ask_again(usage, said, correction)
 
     def _is_valid_output(self, usage: Usage | None) -> bool:
@@ -330,13 +385,13 @@ class Turn:
         return is_first
 
     def _ask_again(self, usage: Usage | None, said: str, correction: str) -> None:
+        words = Message("assistant", (Text(said),)), Message("user", (Text(correction),))
+        self._ask_with(usage, *words)
+
+    def _ask_with(self, usage: Usage | None, *words: Message) -> None:
         self._earlier += self._counted(usage)
         earlier = self._asked.messages[len(self._conversation.messages) :]
-        self.retry = (
-            *earlier,
-            Message("assistant", (Text(said),)),
-            Message("user", (Text(correction),)),
-        )
+        self.retry = (*earlier, *words)
 
     def _end(
         self, reason: FinishReason, usage: Usage | None, out: list[Event], loop: Loop | None = None
@@ -345,9 +400,9 @@ class Turn:
         if self._calls:
             reason = "tool_calls"
             out.extend(TextDelta(garbled.raw) for garbled in self._garbled)
-        counted = self._earlier + self._counted(usage)
+        self.usage = self._earlier + self._counted(usage)
         stop = self._cut.found if reason == "stop" else None
-        out.append(Finished(reason, counted, loop, stop))
+        out.append(Finished(reason, self.usage, loop, stop))
         self.over = True
 
     def _release_held(self, out: list[Event]) -> None:
@@ -356,25 +411,9 @@ class Turn:
         self._held.clear()
 
     def _counted(self, usage: Usage | None) -> Usage:
-        if usage is not None:
-            return usage
-        given = sum(map(size_of, _texts(self._asked)))
+        # The agent counts its whole run, of which earlier answers have told their part.
+        if usage is not None and (rest := usage.beyond(self._told)):
+            return rest
+        given = sum(map(size_of, self._asked.texts()))
         made = self._output_bytes
         return Usage(estimate_tokens(given), estimate_tokens(made), estimated=True)
-
-
-def _subject(event: AgentCall) -> str:
-    words = (value for value in event.arguments.values() if isinstance(value, str) and value)
-    return next(words, "").split("\n")[0][:120]
-
-
-def _texts(conversation: Conversation) -> Iterator[str]:
-    for message in conversation.messages:
-        for part in message.parts:
-            match part:
-                case Text(text):
-                    yield text
-                case ToolCall(arguments=arguments):
-                    yield arguments
-                case ToolResult(content=content):
-                    yield from (inner.text for inner in content if isinstance(inner, Text))

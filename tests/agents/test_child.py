@@ -125,7 +125,7 @@ async def test_a_whole_family_in_sessions_of_their_own_is_ended(children: Childr
     )
     seen = b""
     while seen.count(b"up") < 4:
-        seen += await child.read()
+        seen += await child.read() or b""
     await eventually(lambda: len(process_tree.marked(child._mark)) == 3)
     await child.stop()
     assert process_tree.marked(child._mark) == []

@@ -44,7 +44,8 @@ def test_unknown_flags_are_refused_in_the_clis_words(fake: FakeAgent, agent: tup
 def test_all_root_flags_are_known(fake: FakeAgent, agent: tuple[str]) -> None:
     flags = (
         "--force --yolo --sandbox enabled --approve-mcps --workspace /tmp --add-dir /x "
-        "--resume=0f7b --header=K:V -w --plan --continue --mode ask --stream-partial-output"
+        "--resume=0f7bd36c-4c5b-4e2f-9a51-1d1b3f6f7a10 --header=K:V -w --plan --continue "
+        "--mode ask --stream-partial-output"
     ).split()
     done = call(fake, *agent, *RUN, *flags, prompt="hi")
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.prompt import render
+from cursor_gateway.core.prompt import Reading, render
 
 USER = Message("user", (Text("Hello"),))
 
@@ -131,7 +131,7 @@ def test_images_are_named_in_order_and_kept_for_the_workspace() -> None:
         "[image: https://x/y]",
         "[image: the file image-2.gif]",
     ]
-    elsewhere = render(Conversation("auto", (picture,)), "/tmp/run")
+    elsewhere = render(Conversation("auto", (picture,)), Reading(image_folder="/tmp/run"))
     assert "[image: the file /tmp/run/image-1.png]" in elsewhere.text
 
 

@@ -138,6 +138,12 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
         "mcp": {"enabled": False, "servers": 0, "tools": 0},
         "agent": {"kind": "cursor-agent", "path": path, "version": "2026.09.18-fake"},
         "slots": {"total": 10, "busy": 0, "waiting": 0},
+        "tools": {
+            "channel": "relay",
+            "reason": "tool_channel is auto",
+            "served": {"relay": 0, "text": 0, "native": 0},
+        },
+        "sessions": {"parked": 0, "chats": 0},
         "loops_stopped": 0,
     }
 

@@ -120,7 +120,7 @@ async def test_a_running_tool_may_be_silent_for_longer(start: Start) -> None:
 async def test_a_turn_that_ends_without_result_is_given_up(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.cursor_cli.END_OF_TURN_GRACE", 0.2)
+    monkeypatch.setattr("cursor_gateway.agents.run.END_OF_TURN_GRACE", 0.2)
     async with start() as client:
         status, error = await client.error("[[text:done]][[end-turn]][[hang]]")
         assert status == 504 and "no result" in error["message"]
@@ -251,7 +251,7 @@ async def test_the_config_race_costs_nobody_an_answer(client: Client, fake: Fake
 async def test_a_race_that_never_ends_is_a_failure(
     client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.cursor_cli.START_SPACING", 0.01)
+    monkeypatch.setattr("cursor_gateway.agents.run.START_SPACING", 0.01)
     fake.put("config-race", "99")
     status, error = await client.error("hi")
     assert (status, error["code"]) == (502, "agent_failed")

@@ -66,7 +66,7 @@ async def _hold(client: Client, prompt: str, stream: bool, heard: asyncio.Event)
 async def test_result_ends_the_answer_though_the_agent_lingers(
     client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.cursor_cli.LINGER_GRACE", 60.0)
+    monkeypatch.setattr("cursor_gateway.agents.run.LINGER_GRACE", 60.0)
     assert await client.content("[[text:done]][[linger]]") == "done"
     assert len(fake.processes()) == 1
 
@@ -127,12 +127,13 @@ def _is_blocked_on_its_pipe(pid: int) -> bool:
 
 
 async def test_scratch_directories_are_empty_of_their_own_and_removed(
-    client: Client, fake: FakeAgent
+    start: Start, fake: FakeAgent
 ) -> None:
-    await client.content("[[text:one]]")
-    directory = Path(fake.runs()[0]["cwd"])
-    await eventually(lambda: not directory.exists())
-    assert directory.parent.name.startswith("cursor-gateway-")
+    async with start(session_reuse=False) as client:
+        await client.content("[[text:one]]")
+        directory = Path(fake.runs()[0]["cwd"])
+        await eventually(lambda: not directory.exists())
+        assert directory.parent.name.startswith("cursor-gateway-")
 
 
 async def test_many_answers_leave_no_descriptor(client: Client, fake: FakeAgent) -> None:

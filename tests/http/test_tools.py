@@ -78,13 +78,14 @@ async def test_the_frames_of_calls_are_as_clients_need_them(client: Client) -> N
     assert "<tool" not in json.dumps(frames)
 
 
-async def test_results_come_back_and_the_model_goes_on(client: Client, fake: FakeAgent) -> None:
+async def test_results_come_back_and_the_model_goes_on(start: Start, fake: FakeAgent) -> None:
     messages: list[Any] = [{"role": "user", "content": f"{CALL}[[then]][[text:One file.]]"}]
-    first = await ask(client, messages)
-    message = first["choices"][0]["message"]
-    call_id = message["tool_calls"][0]["id"]
-    messages += [message, {"role": "tool", "tool_call_id": call_id, "content": "a.txt"}]
-    second = await ask(client, messages)
+    async with start(session_reuse=False) as client:
+        first = await ask(client, messages)
+        message = first["choices"][0]["message"]
+        call_id = message["tool_calls"][0]["id"]
+        messages += [message, {"role": "tool", "tool_call_id": call_id, "content": "a.txt"}]
+        second = await ask(client, messages)
     assert second["choices"][0]["message"]["content"] == "One file."
     prompts = [run["prompt"] for run in fake.runs()]
     assert f'<tool_result id="{call_id}">\na.txt\n</tool_result>' in prompts[1]

@@ -1,0 +1,293 @@
+"""Run: one process of the agent at work, for one answer or, over the relay, for several.
+
+A run is read, not listened to: nobody reads, and what the agent writes stays in its pipe. That is
+how a run is parked while the client executes a call: it holds a process and a few kilobytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cursor_gateway.agents.child import Child, Children
+from cursor_gateway.core.agent_stream import AgentStream
+from cursor_gateway.core.agent_text import classify_failure, is_config_race
+from cursor_gateway.core.conversation import Conversation, ToolResult
+from cursor_gateway.core.events import (
+    NOTHING,
+    AgentCall,
+    AgentCallDone,
+    Event,
+    RelayedCall,
+    TextDelta,
+    Usage,
+)
+from cursor_gateway.errors import AgentFailed, AgentTimedOut, GatewayError
+from cursor_gateway.relay import Line
+from cursor_gateway.settings import Settings
+from cursor_gateway.workspaces import Workspace
+
+log = logging.getLogger(__name__)
+
+# After `result` some versions never exit; a healthy one is gone in well under a second.
+LINGER_GRACE = 2.0
+# Between the end of its output and its exit code.
+LAST_WORDS = 2.0
+# After the turn's closing repetition `result` follows at once. Where a background shell keeps the
+# CLI from sending it, it never comes.
+END_OF_TURN_GRACE = 30.0
+# A tool of the agent's own may build or search for minutes without a word.
+TOOL_PATIENCE = 4
+# Between the calls that a model makes at once there is no thinking, only writing of lines.
+MOMENT = 0.25
+START_ATTEMPTS = 5
+START_SPACING = 0.25
+START_SPACING_LASTS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A conversation that the agent has finished and can take up again, in the same directory."""
+
+    session_id: str
+    workspace: Workspace
+    # Done when the process that led it is gone: two at once in one chat do not get along.
+    gone: asyncio.Future[None]
+    # Where the CLI keeps it, if it is where we know. A chat that is gone begins anew in silence.
+    store: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What an agent is started for."""
+
+    conversation: Conversation
+    model: str
+    directory: Path | None = None
+    # By which it calls the client's tools; without it, it writes the calls.
+    line: Line | None = None
+    # The chat that it goes on with, and how many messages of the conversation are in it.
+    chat: Chat | None = None
+    known: int = 0
+
+
+class StartOver(Exception):
+    """The agent would answer without knowing what it must. Nothing was passed on yet."""
+
+    def __init__(self, because: Literal["chat", "relay"]) -> None:
+        super().__init__(because)
+        self.because = because
+
+
+class Run:
+    def __init__(
+        self,
+        order: Order,
+        workspace: Workspace,
+        *,
+        launch: Callable[[Order, Workspace], Child],
+        children: Children,
+        starts: Starts,
+        settings: Settings,
+        redacted: Callable[[str], str],
+    ) -> None:
+        self.order = order
+        self.workspace = workspace
+        self._launch = launch
+        self._children = children
+        self._starts = starts
+        self._settings = settings
+        self._redacted = redacted
+        self._attempts = 0
+        self._child: Child | None = None
+        self._stream = AgentStream(partial=True)
+        self._unread: list[Event] = []
+        self._is_heard = False
+        # The usage that the client was told of so far.
+        self.told = NOTHING
+        self._patience = _Patience(settings)
+
+    @property
+    def line(self) -> Line | None:
+        return self.order.line
+
+    @property
+    def session_id(self) -> str:
+        return self._stream.session_id
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the agent lives and a result can still reach it."""
+        return (
+            self._child is not None
+            and not self._child.exited.done()
+            and not self._stream.finished
+            and self.line is not None
+            and not self.line.lost
+        )
+
+    def when_over(self, call: Callable[[], object]) -> None:
+        """Call back once the process has exited by itself."""
+        if self._child is not None:
+            self._child.exited.add_done_callback(lambda _: call())
+
+    async def read(self, *, restless: bool) -> list[Event]:
+        """What the agent does next; while `restless`, nothing at all for a moment of silence."""
+        if self._unread:
+            events, self._unread = self._unread, []
+            return events
+        while True:
+            if self._stream.failure:
+                raise self._failed(self._stream.failure)
+            child = self._child or await self._start()
+            try:
+                data = await self._patience.read(child, self._stream, restless=restless)
+            except _Silence:
+                return []
+            if events := self._events(data):
+                self._check(events)
+                return events
+            if data == b"":
+                await self._died(child)
+
+    def put_back(self, events: Sequence[Event], usage: Usage | None) -> None:
+        """What was read and not used, for the next answer; this one told of `usage`."""
+        self._unread = [*events, *self._unread]
+        self.told += usage or NOTHING
+
+    def go_on(self, results: Sequence[ToolResult]) -> None:
+        """The next answer begins: the client brought the results that the agent waits for."""
+        assert self.line is not None
+        self._patience = _Patience(self._settings, heard=True)
+        self.line.deliver(results)
+
+    def end(self, then: Callable[[], object]) -> asyncio.Future[None]:
+        """Stop the process in the background, then call `then`."""
+        if self._child is None:
+            then()
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            done.set_result(None)
+            return done
+        patience = LINGER_GRACE if self._stream.finished else 0.0
+        return self._children.retire(self._child, patience, then)
+
+    async def _start(self) -> Child:
+        self._attempts += 1
+        if self.order.chat is not None:
+            await asyncio.wait({self.order.chat.gone})
+        await self._starts.wait()
+        self._stream = AgentStream(partial=True)
+        self._child = child = self._launch(self.order, self.workspace)
+        if self.line is not None:
+            self.line.on_arrival = child.wake
+        return child
+
+    def _events(self, data: bytes | None) -> list[Event]:
+        events: list[Event] = []
+        if data is not None:
+            events = self._stream.feed(data) if data else self._stream.close()
+        if self.line is None:
+            return events
+        rest = [event for event in events if not self._is_relayed(event, self.line)]
+        return [*rest, *self.line.calls_for_client()]
+
+    def _is_relayed(self, event: Event, line: Line) -> bool:
+        if isinstance(event, AgentCall):
+            return line.announce(event)
+        return isinstance(event, AgentCallDone) and line.came_back(event)
+
+    def _check(self, events: Sequence[Event]) -> None:
+        """Before a word is passed on: whether the agent knows the chat and the tools."""
+        if self._is_heard:
+            return
+        chat, line = self.order.chat, self.line
+        if chat is not None and self._stream.session_id != chat.session_id:
+            raise StartOver("chat")
+        if any(isinstance(event, TextDelta | AgentCall | RelayedCall) for event in events):
+            if line is not None and not line.listed:
+                raise StartOver("relay")
+            self._is_heard = True
+
+    async def _died(self, child: Child) -> None:
+        """It ended without a result: raises, unless it is worth another start."""
+        exit_code = await child.exit_code(LAST_WORDS)
+        words = f"{child.stderr}\n{self._stream.noise}"
+        # The one failure that is nobody's fault: agents that start together break one file.
+        is_race = not self._stream.session_id and is_config_race(words)
+        if not is_race or self._attempts == START_ATTEMPTS:
+            raise self._failed(classify_failure(self._redacted(words), exit_code=exit_code))
+        log.info("agents that started together met in cli-config.json; starting again")
+        self._starts.space_out()
+        self._children.retire(child)
+        self._child = None
+
+    def _failed(self, error: GatewayError) -> Exception:
+        """A chat that cannot be taken up is no failure, as long as nothing was said."""
+        if type(error) is AgentFailed and self.order.chat is not None and not self._is_heard:
+            return StartOver("chat")
+        return error
+
+
+class Starts:
+    """Starts cost nothing until two agents have met in cli-config.json; then they take turns."""
+
+    def __init__(self) -> None:
+        self._spaced_until = 0.0
+        self._turn = asyncio.Lock()
+
+    async def wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._spaced_until:
+            async with self._turn:
+                await asyncio.sleep(random.uniform(0.5, 1.5) * START_SPACING)  # noqa: S311
+
+    def space_out(self) -> None:
+        self._spaced_until = asyncio.get_running_loop().time() + START_SPACING_LASTS
+
+
+class _Silence(Exception):
+    """The agent said nothing for a moment."""
+
+
+class _Patience:
+    """The three time-outs of one answer, each named in its error."""
+
+    def __init__(self, settings: Settings, *, heard: bool = False) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + settings.total_timeout
+        self._heard = heard
+
+    async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
+        """What the agent writes next; None when something else happened."""
+        seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
+        deadline = self._loop.time() + seconds
+        if deadline > self._end:
+            deadline = self._end
+            complaint = (
+                f"did not finish within {self._settings.total_timeout:g} seconds (total_timeout)"
+            )
+        try:
+            async with asyncio.timeout_at(deadline):
+                data = await child.read()
+        except TimeoutError:
+            if not complaint:
+                raise _Silence from None
+            raise AgentTimedOut(f"Cursor's agent {complaint}.") from None
+        self._heard = True
+        return data
+
+    def _limit(self, stream: AgentStream) -> tuple[float, str]:
+        first, idle = self._settings.first_event_timeout, self._settings.idle_timeout
+        if not self._heard:
+            return first, f"said nothing for {first:g} seconds (first_event_timeout)"
+        if stream.turn_ended:
+            return END_OF_TURN_GRACE, "ended its turn and sent no result"
+        if stream.tool_is_running:
+            idle *= TOOL_PATIENCE
+        return idle, f"was silent for {idle:g} seconds (idle_timeout)"

@@ -1,0 +1,315 @@
+"""The relay: an MCP server that gives an agent the client's tools, and holds each call until the
+client has made it.
+
+Theory of operation
+-------------------
+Every run of an agent has a `Line` of its own: a secret path and a bearer on a listener that only
+this machine reaches, written into the run's scratch workspace. It is the smallest server that the
+CLI's MCP client needs: streamable HTTP, POST only, no sessions.
+
+A `tools/call` is answered as an event stream that begins at once, so that no HTTP client tires of
+waiting for headers, and gets comments while it is held. The CLI itself gives up after 60 seconds,
+whatever it hears. So before that the call is answered by a ticket, and a tool of our own waits on
+for the result, as often as it takes. An agent that gives up all the same tells so: the run is lost
+then, and from now on calls are held for a shorter time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from cursor_gateway.core.conversation import Text, ToolResult, ToolSpec
+from cursor_gateway.core.events import AgentCall, AgentCallDone, RelayedCall
+from cursor_gateway.core.relayed_calls import RelayedCalls
+from cursor_gateway.core.relayed_tools import SERVER, RelayedTools, to_mcp
+from cursor_gateway.settings import is_loopback
+
+log = logging.getLogger(__name__)
+
+_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+_COMMENTS_EVERY = 15.0
+# An agent's patience is never taken for less: below it the tickets would be all it ever sees.
+_SHORTEST_HOLD = 1.0
+_MAX_BODY = 64 * 1024 * 1024
+
+Json = dict[str, Any]
+
+
+class Line:
+    """The client's tools, as one run of an agent has them."""
+
+    def __init__(self, tools: Iterable[ToolSpec], new_id: Callable[[], str]) -> None:
+        self.token = secrets.token_urlsafe(24)
+        self.bearer = secrets.token_urlsafe(24)
+        self.tools = RelayedTools(tools)
+        self._calls = RelayedCalls(new_id)
+        self._results: dict[str, asyncio.Future[ToolResult]] = {}
+        self._held: dict[object, asyncio.Task[Any] | None] = {}
+        self._owes_list = False
+        # Whether the agent has fetched the list: one that has not, does not know the tools.
+        self.listed = False
+        # Whether the agent gave up waiting for a call. Then no result can reach it any more.
+        self.lost = False
+        self.one_at_a_time = False
+        # Called when a call arrived.
+        self.on_arrival: Callable[[], None] = lambda: None
+
+    def offer(self, tools: Iterable[ToolSpec]) -> None:
+        """Add the tools that are new; the agent is told with its next result."""
+        self._owes_list |= self.tools.add(tools)
+
+    def announce(self, call: AgentCall) -> bool:
+        """Whether `call`, of which the agent's stream tells, is one of a tool here."""
+        name = self.tools.called(call.tool, call.arguments)
+        if name and (tool := self.tools.get(name)):
+            self._calls.announce(tool.name, _arguments(call.arguments.get("args")))
+        return name is not None
+
+    def came_back(self, call: AgentCallDone) -> bool:
+        name = self.tools.called(call.tool, call.arguments)
+        if name and (tool := self.tools.get(name)):
+            self._calls.withdraw(tool.name, _arguments(call.arguments.get("args")))
+        return name is not None
+
+    # Calls and results
+
+    def calls_for_client(self) -> list[RelayedCall]:
+        return self._calls.for_client(one_at_a_time=self.one_at_a_time)
+
+    def deliver(self, results: Iterable[ToolResult]) -> None:
+        for result in results:
+            self._calls.answered(result.id)
+            future = self._result(result.id)
+            if not future.done():
+                future.set_result(result)
+
+    def close(self) -> None:
+        for task in self._held.values():
+            if task is not None:
+                task.cancel()
+        for future in self._results.values():
+            future.cancel()
+
+    def _result(self, call_id: str) -> asyncio.Future[ToolResult]:
+        if call_id not in self._results:
+            self._results[call_id] = asyncio.get_running_loop().create_future()
+        return self._results[call_id]
+
+    # What the agent's MCP client asks
+
+    def list_tools(self) -> Json:
+        self.listed = True
+        self._owes_list = False
+        return {"tools": self.tools.listing()}
+
+    def arrive(self, name: str, arguments: Mapping[str, Any]) -> str | None:
+        """The id of the call whose result is asked for; None where there is none."""
+        tool = self.tools.get(name)
+        if tool is None:
+            ticket = str(arguments.get("ticket", "")).removeprefix("ticket").strip()
+            return ticket if ticket in self._results else None
+        call_id = self._calls.arrive(tool.name, arguments)
+        self._result(call_id)
+        self.on_arrival()
+        return call_id
+
+    async def result(self, call_id: str, within: float) -> ToolResult | None:
+        done, _ = await asyncio.wait({self._result(call_id)}, timeout=within)
+        return next(iter(done)).result() if done else None
+
+    def takes_news(self) -> bool:
+        """Whether the agent must be told that there are new tools."""
+        owes, self._owes_list = self._owes_list, False
+        return owes
+
+    def holds(self, rpc_id: object) -> None:
+        self._held[rpc_id] = asyncio.current_task()
+
+    def lets_go(self, rpc_id: object) -> None:
+        self._held.pop(rpc_id, None)
+
+    def gives_up(self, rpc_id: object) -> bool:
+        """The agent waits no longer for this request; whether it did."""
+        task = self._held.pop(rpc_id, None)
+        if task is None:
+            return False
+        self.lost = True
+        task.cancel()
+        return True
+
+
+class Relay:
+    def __init__(self, hold: float) -> None:
+        self._hold = hold
+        self._lines: dict[str, Line] = {}
+        self._runner: web.AppRunner | None = None
+        self._port = 0
+
+    async def start(self) -> None:
+        app = web.Application(client_max_size=_MAX_BODY)
+        app.router.add_route("*", "/mcp/{token}", self._respond)
+        # A handler is cancelled when the agent hangs up: that is how we know.
+        self._runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=0.0
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self._port = self._runner.addresses[0][1]
+
+    async def close(self) -> None:
+        for line in list(self._lines.values()):
+            self.close_line(line)
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def open_line(self, tools: Sequence[ToolSpec], new_id: Callable[[], str]) -> Line:
+        line = Line(tools, new_id)
+        self._lines[line.token] = line
+        return line
+
+    def close_line(self, line: Line) -> None:
+        line.close()
+        self._lines.pop(line.token, None)
+
+    def configuration(self, line: Line) -> Json:
+        """What `.cursor/mcp.json` says of it."""
+        url = f"http://127.0.0.1:{self._port}/mcp/{line.token}"
+        headers = {"Authorization": f"Bearer {line.bearer}"}
+        return {"mcpServers": {SERVER: {"url": url, "headers": headers}}}
+
+    async def _respond(self, request: web.Request) -> web.StreamResponse:
+        line = self._lines.get(request.match_info["token"])
+        offered = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if line is None or not hmac.compare_digest(offered, f"Bearer {line.bearer}".encode()):
+            return web.Response(status=404)
+        # A browser that a page has led here. No agent sends an Origin.
+        if "Origin" in request.headers or not is_loopback(request.url.host or ""):
+            return web.Response(status=403)
+        if request.method == "DELETE":
+            return web.Response(status=200)
+        if request.method != "POST":
+            return web.Response(status=405, headers={"Allow": "POST, DELETE"})
+        try:
+            message = orjson.loads(await request.read())
+        except orjson.JSONDecodeError:
+            return _refusal(None, -32700, "This is not JSON.", status=400)
+        if not isinstance(message, dict):
+            return _refusal(None, -32600, "One message at a time.", status=400)
+        return await self._answer(request, line, message)
+
+    async def _answer(self, request: web.Request, line: Line, message: Json) -> web.StreamResponse:
+        method, rpc_id = message.get("method"), message.get("id")
+        params = _arguments(message.get("params"))
+        if rpc_id is None:
+            if method == "notifications/cancelled":
+                self._given_up(line, params.get("requestId"))
+            return web.Response(status=202)
+        if method == "tools/call":
+            return await self._call(request, line, rpc_id, params)
+        if method == "initialize":
+            return _result(rpc_id, _welcome(params.get("protocolVersion")))
+        if method == "tools/list":
+            return _result(rpc_id, line.list_tools())
+        if method == "ping":
+            return _result(rpc_id, {})
+        return _refusal(rpc_id, -32601, f"There is no method {method!r}.")
+
+    async def _call(
+        self, request: web.Request, line: Line, rpc_id: object, params: Json
+    ) -> web.StreamResponse:
+        name, arguments = str(params.get("name")), _arguments(params.get("arguments"))
+        if name != line.tools.wait_tool and line.tools.get(name) is None:
+            return _refusal(rpc_id, -32602, f"There is no tool {name!r}.")
+        call_id = line.arrive(name, arguments)
+        if call_id is None:
+            return _result(
+                rpc_id, to_mcp(ToolResult("", (Text("There is no such ticket."),), is_error=True))
+            )
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+        )
+        line.holds(rpc_id)
+        try:
+            await response.prepare(request)
+            answer = await self._wait(response, line, call_id)
+        except asyncio.CancelledError:
+            line.lost = True
+            raise
+        finally:
+            line.lets_go(rpc_id)
+        if line.takes_news():
+            news = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            await _write(response, news)
+        await _write(response, {"jsonrpc": "2.0", "id": rpc_id, "result": answer})
+        await response.write_eof()
+        return response
+
+    async def _wait(self, response: web.StreamResponse, line: Line, call_id: str) -> Json:
+        """The result, or the ticket for it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._hold
+        while (left := until - loop.time()) > 0:
+            result = await line.result(call_id, min(left, _COMMENTS_EVERY))
+            if result is not None:
+                return to_mcp(result)
+            await response.write(b": the client is still at work\n\n")
+        words = (
+            f"ticket {call_id}\nThe client is still at work on this call. Do not repeat it: call "
+            f"`{line.tools.wait_tool}` with this ticket to wait for its result."
+        )
+        return to_mcp(ToolResult(call_id, (Text(words),)))
+
+    def _given_up(self, line: Line, rpc_id: object) -> None:
+        if isinstance(rpc_id, str | int) and line.gives_up(rpc_id):
+            shorter = max(_SHORTEST_HOLD, self._hold * 0.8)
+            log.warning(
+                "the agent gave up waiting for a call; calls are held for %.0f s now", shorter
+            )
+            self._hold = shorter
+
+
+def _arguments(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _welcome(wanted: object) -> Json:
+    return {
+        "protocolVersion": wanted if wanted in _VERSIONS else _VERSIONS[0],
+        "capabilities": {"tools": {"listChanged": True}},
+        "serverInfo": {"name": "cursor-gateway", "version": "1"},
+        "instructions": "The tools of the client. It executes them on the user's machine.",
+    }
+
+
+def _result(rpc_id: object, result: Json) -> web.Response:
+    return _json({"jsonrpc": "2.0", "id": rpc_id, "result": result})
+
+
+def _refusal(rpc_id: object, code: int, words: str, status: int = 200) -> web.Response:
+    error = {"code": code, "message": words}
+    return _json({"jsonrpc": "2.0", "id": rpc_id, "error": error}, status)
+
+
+def _json(body: Json, status: int = 200) -> web.Response:
+    return web.Response(body=_encoded(body), status=status, content_type="application/json")
+
+
+async def _write(response: web.StreamResponse, message: Json) -> None:
+    await response.write(b"event: message\ndata: " + _encoded(message) + b"\n\n")
+
+
+def _encoded(message: Json) -> bytes:
+    try:
+        return orjson.dumps(message)
+    except orjson.JSONEncodeError:
+        # Half an emoji in a result: JSON can carry it only as an escape.
+        return json.dumps(message).encode()

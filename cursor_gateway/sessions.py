@@ -1,0 +1,226 @@
+"""Sessions: which live run or finished chat goes on with this conversation?
+
+A *parked run* waits for results of calls that were handed out; the ids of those calls find it. A
+*finished chat* waits for the user to go on; the history finds it. Either is used only where the
+conversation is what the agent has read and said, plus something new. Everything else is answered by
+a fresh run that reads the whole transcript: that is never wrong, only slower. So whatever does not
+fit exactly is left to it, without an error.
+
+Whoever is found is taken out: two requests never share a run or a chat. What nobody asks for
+expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cursor_gateway.agents.cursor_cli import CursorCli
+from cursor_gateway.agents.run import Chat, Run
+from cursor_gateway.core.call_ids import CallIds
+from cursor_gateway.core.conversation import Conversation, Message, ToolResult
+from cursor_gateway.core.history import (
+    History,
+    history_of,
+    reminders,
+    session_name,
+    split,
+    tool_digest,
+)
+
+log = logging.getLogger(__name__)
+
+# Far more than a person has open at once; what is beyond it gives way to the newer.
+MAX_PARKED = 256
+MAX_CHATS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A conversation, and all that must be the same for it to go on."""
+
+    conversation: Conversation
+    model: str
+    directory: Path | None
+    # Whose request it is: a digest of the key that it came with.
+    caller: str = ""
+    may_resume: bool = True
+
+    @property
+    def scope(self) -> Hashable:
+        return self.model, self.directory, self.caller
+
+    @property
+    def scope_with_tools(self) -> Hashable:
+        return self.scope, tuple(map(tool_digest, self.conversation.callable_tools))
+
+
+@dataclass(slots=True)
+class _Parked:
+    run: Run
+    scope: Hashable
+    seen: History
+    calls: frozenset[str]
+    timer: asyncio.TimerHandle
+
+
+@dataclass(slots=True)
+class _Kept:
+    chat: Chat
+    keys: tuple[Hashable, ...]
+    timer: asyncio.TimerHandle
+
+
+class Sessions:
+    def __init__(self, agent: CursorCli, call_ids: CallIds, seconds: float) -> None:
+        self._agent = agent
+        self._call_ids = call_ids
+        self._seconds = seconds
+        # By the ids of the calls that each waits for; a run with several calls is here as often.
+        self._parked: dict[str, _Parked] = {}
+        self._kept: dict[Hashable, _Kept] = {}
+
+    @property
+    def parked(self) -> int:
+        return len(self._runs())
+
+    @property
+    def chats(self) -> int:
+        return len({id(kept) for kept in self._kept.values()})
+
+    def close(self) -> None:
+        for parked in self._runs():
+            self._stop(parked)
+        for kept in list(self._kept.values()):
+            self._forget(kept)
+
+    # Runs that wait for results
+
+    def park(self, ask: Ask, run: Run, seen: History, calls: Sequence[str]) -> None:
+        runs = self._runs()
+        if len(runs) >= MAX_PARKED:
+            self._stop(runs[0])
+        parked = _Parked(run, ask.scope, seen, frozenset(calls), self._later(lambda: stop()))
+
+        def stop() -> None:
+            self._stop(parked)
+
+        run.when_over(stop)
+        self._parked |= dict.fromkeys(calls, parked)
+
+    def continued(self, ask: Ask) -> Run | None:
+        """The run that waits for the results that `ask` brings, told of them."""
+        past, news = split(ask.conversation.messages)
+        results = [part for m in news for part in m.parts if isinstance(part, ToolResult)]
+        found = {id(p): p for result in results if (p := self._parked.get(result.id))}
+        if not found:
+            if any(self._call_ids.is_ours(result.id) for result in results):
+                log.debug("nothing waits for these results any more")
+            return None
+        parked = next(iter(found.values()))
+        reason = self._mismatch(parked, ask, past, news) if len(found) == 1 else "two runs at once"
+        if reason:
+            log.info("a waiting run is replaced by a fresh one: %s", reason)
+            for each in found.values():
+                self._stop(each)
+            return None
+        self._take_out(parked)
+        line = parked.run.line
+        assert line is not None
+        line.offer(ask.conversation.callable_tools)
+        parked.run.go_on(_with_reminders(results, news))
+        return parked.run
+
+    def _mismatch(
+        self, parked: _Parked, ask: Ask, past: Sequence[Message], news: Sequence[Message]
+    ) -> str:
+        """Why the run cannot go on with `ask`; empty if it can."""
+        line = parked.run.line
+        brought = {part.id for m in news for part in m.parts if isinstance(part, ToolResult)}
+        if line is None or not parked.run.is_waiting:
+            return "it waits no longer"
+        if parked.scope != ask.scope:
+            return "another model, workspace or key"
+        if not line.tools.are_all_in(ask.conversation.callable_tools):
+            return "other tools"
+        if not history_of(past).goes_on_from(parked.seen):
+            return "another history"
+        if not parked.calls <= brought:
+            return "results are missing"
+        return "" if reminders(news) is not None else "the user said more"
+
+    def _runs(self) -> list[_Parked]:
+        return list({id(parked): parked for parked in self._parked.values()}.values())
+
+    def _take_out(self, parked: _Parked) -> None:
+        parked.timer.cancel()
+        for call in parked.calls:
+            if self._parked.get(call) is parked:
+                del self._parked[call]
+
+    def _stop(self, parked: _Parked) -> None:
+        if any(self._parked.get(call) is parked for call in parked.calls):
+            self._take_out(parked)
+            self._agent.end(parked.run)
+
+    # Chats that wait for the user
+
+    def keep(self, ask: Ask, run: Run, seen: History) -> None:
+        if not ask.may_resume or not run.session_id:
+            self._agent.end(run)
+            return
+        if self.chats >= MAX_CHATS:
+            self._forget(next(iter(self._kept.values())))
+        keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen),)
+        if name := session_name(ask.conversation):
+            keys = (*keys, (ask.scope_with_tools, name))
+        kept = _Kept(self._agent.keep(run), keys, self._later(lambda: self._forget(kept)))
+        for key in keys:
+            if earlier := self._kept.get(key):
+                self._forget(earlier)
+            self._kept[key] = kept
+
+    def resumed(self, ask: Ask) -> tuple[Chat, int] | None:
+        """The chat that `ask` goes on with, and how many of its messages are in there."""
+        if not ask.may_resume:
+            return None
+        messages = ask.conversation.messages
+        past, _ = split(messages)
+        name = session_name(ask.conversation)
+        if past:
+            kept = self._kept.get((ask.scope_with_tools, history_of(past)))
+            known = len(past)
+        else:
+            # A client that names its session may send only what is new.
+            kept = self._kept.get((ask.scope_with_tools, name)) if name else None
+            known = sum(message.role == "system" for message in messages)
+        if kept is None or known == len(messages):
+            return None
+        self._take(kept)
+        if kept.chat.store is not None and not kept.chat.store.exists():
+            self._agent.forget(kept.chat)
+            return None
+        return kept.chat, known
+
+    def _take(self, kept: _Kept) -> None:
+        kept.timer.cancel()
+        for key in kept.keys:
+            if self._kept.get(key) is kept:
+                del self._kept[key]
+
+    def _forget(self, kept: _Kept) -> None:
+        self._take(kept)
+        self._agent.forget(kept.chat)
+
+    def _later(self, call: Callable[[], object]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._seconds, call)
+
+
+def _with_reminders(results: Sequence[ToolResult], news: Sequence[Message]) -> list[ToolResult]:
+    """What the client put beside the results goes with the last of them."""
+    last = results[-1]
+    extra = ToolResult(last.id, (*last.content, *(reminders(news) or ())), last.is_error)
+    return [*results[:-1], extra]

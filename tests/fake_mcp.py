@@ -1,0 +1,98 @@
+"""The fake agent's MCP client: as much as the CLI's own, with the standard library only.
+
+One call at a time, given up after the CLI's 60 seconds (or `patience`), and the server is told.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+
+class McpClient:
+    def __init__(self, server: dict[str, Any]) -> None:
+        url = urlsplit(server["url"])
+        assert url.hostname is not None
+        self._host, self._port, self._path = url.hostname, url.port, url.path
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            **server.get("headers", {}),
+        }
+        self._ids = itertools.count(1)
+        self.patience = 60.0
+        self.tools: list[dict[str, Any]] = []
+        # The notifications that came with answers.
+        self.heard: list[str] = []
+
+    def connect(self) -> None:
+        client = {"name": "fake-agent", "version": "1"}
+        self.ask(
+            "initialize",
+            {"protocolVersion": "2025-11-25", "capabilities": {}} | {"clientInfo": client},
+        )
+        self.tell("notifications/initialized", {})
+        self.list_tools()
+
+    def list_tools(self) -> None:
+        self.tools = self.ask("tools/list", {})["result"]["tools"]
+
+    def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer = self.ask("tools/call", {"name": name, "arguments": arguments})
+        if "notifications/tools/list_changed" in self.heard:
+            self.heard.clear()
+            self.list_tools()
+        if "error" in answer:
+            return {"error": {"error": answer["error"]["message"]}}
+        content = [
+            {"text": {"text": block.get("text", "")}} for block in answer["result"]["content"]
+        ]
+        return {"success": {"content": content, "isError": answer["result"].get("isError", False)}}
+
+    def tell(self, method: str, params: dict[str, Any]) -> None:
+        connection = self._post({"jsonrpc": "2.0", "method": method, "params": params}, 10.0)
+        connection.getresponse().read()
+        connection.close()
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        rpc_id = next(self._ids)
+        message = {"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params}
+        try:
+            response = self._post(message, self.patience).getresponse()
+            if "event-stream" not in response.headers.get("Content-Type", ""):
+                return dict(json.loads(response.read()))
+            return self._answer(response, rpc_id, time.monotonic() + self.patience)
+        except TimeoutError:
+            self.tell("notifications/cancelled", {"requestId": rpc_id, "reason": "timed out"})
+            raise
+
+    def _answer(self, lines: Iterable[bytes], rpc_id: int, deadline: float) -> dict[str, Any]:
+        for line in lines:
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            if line.startswith(b"data: "):
+                data = json.loads(line[6:])
+                if data.get("id") == rpc_id:
+                    return dict(data)
+                self.heard.append(data["method"])
+        raise ConnectionError("the stream ended without an answer")
+
+    def _post(self, message: dict[str, Any], seconds: float) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=seconds)
+        connection.request("POST", self._path, json.dumps(message), self._headers)
+        return connection
+
+
+def configured() -> McpClient | None:
+    """The client of the server that the workspace names, if it names one."""
+    file = Path(".cursor/mcp.json")
+    if not file.exists():
+        return None
+    (server,) = json.loads(file.read_text())["mcpServers"].values()
+    return McpClient(server)
