@@ -12,7 +12,10 @@
     │   ├── UnsupportedMediaType  415
     │   ├── BodyTooLarge          413
     │   ├── RouteNotFound         404
-    │   └── MethodNotAllowed      405
+    │   ├── ResponseNotFound      404
+    │   │   └── PreviousResponseNotFound
+    │   ├── MethodNotAllowed      405
+    │   └── WebSocketRefused      426
     ├── AccessDenied              403  who is asking, or from where
     │   ├── HostNotAllowed        403
     │   ├── OriginNotAllowed      403
@@ -123,9 +126,27 @@ class RouteNotFound(InvalidRequest):
     code = "route_not_found"
 
 
+class ResponseNotFound(InvalidRequest):
+    status = 404
+    code = "response_not_found"
+    hint = "Responses are kept in memory, and not for ever: see the setting `kept_responses_mb`."
+
+
+class PreviousResponseNotFound(ResponseNotFound):
+    code = "previous_response_not_found"
+    hint = "Responses are kept in memory, and not for ever: send the whole conversation as `input`."
+
+
 class MethodNotAllowed(InvalidRequest):
     status = 405
     code = "method_not_allowed"
+
+
+class WebSocketRefused(InvalidRequest):
+    # The one status at which Codex goes on over HTTP at once; after any other it tries again first.
+    status = 426
+    code = "websocket_refused"
+    hint = "Send the same as `POST` over HTTP."
 
 
 class AccessDenied(GatewayError):

@@ -20,7 +20,8 @@ from aiohttp import web
 from cursor_gateway.admission import Admission, caller_of, check_content_type
 from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import REQUEST_ID, Delivery, json_response
-from cursor_gateway.dialects import DIALECTS, Dialect, chat, messages
+from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, chat, messages, responses
+from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.errors import (
     BodyTooLarge,
     GatewayError,
@@ -30,9 +31,12 @@ from cursor_gateway.errors import (
     ModelNotFound,
     RouteNotFound,
     ShuttingDown,
+    UnsupportedParameter,
+    WebSocketRefused,
 )
 from cursor_gateway.gateway import Gateway
 from cursor_gateway.protocol import Runner
+from cursor_gateway.response_store import ResponseStore
 from cursor_gateway.settings import Settings, SettingsError, load
 
 log = logging.getLogger(__name__)
@@ -40,7 +44,6 @@ log = logging.getLogger(__name__)
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _CLIENT_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_DIALECT = web.RequestKey("dialect", object)
 _ORIGIN = web.RequestKey("origin", str)
 
 # Answers that are cut off at shutdown need a moment to send their error frame.
@@ -52,6 +55,7 @@ class Server:
         self._settings = settings
         self._gateway = gateway
         self._admission = Admission(settings)
+        self._kept = ResponseStore(settings.kept_responses_mb * 1024 * 1024)
         self._started_at = int(time.time())
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._delivery = Delivery(settings, self._stopping)
@@ -113,6 +117,10 @@ class Server:
             for dialect in DIALECTS:
                 app.router.add_post(prefix + dialect.PATH, self._converser(dialect))
             app.router.add_post(prefix + messages.COUNT_PATH, self._count_tokens)
+            kept = prefix + responses.PATH + "/{id}"
+            app.router.add_get(kept, self._show_response)
+            app.router.add_delete(kept, self._forget_response)
+            app.router.add_get(f"{kept}/input_items", self._list_input_items)
             app.router.add_get(f"{prefix}/models", self._list_models)
             app.router.add_get(prefix + "/models/{id:.+}", self._show_model)
         app.router.add_get("/health", self._health)
@@ -166,10 +174,12 @@ class Server:
         return await handler(request)
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
-        response.headers["X-Request-Id"] = request.get(REQUEST_ID, "")
+        # The second is where Anthropic's SDKs look for it.
+        for name in ("X-Request-Id", "request-id"):
+            response.headers[name] = request.get(REQUEST_ID, "")
         if origin := request.get(_ORIGIN):
             response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS"
+            response.headers["Access-Control-Allow-Methods"] = "GET, POST, DELETE, OPTIONS"
             response.headers["Access-Control-Allow-Headers"] = (
                 request.headers.get("Access-Control-Request-Headers") or "*"
             )
@@ -186,13 +196,28 @@ class Server:
         return json_response(health, 200 if health["status"] == "ok" else 503)
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
-        request[_DIALECT] = messages
         check_content_type(request.headers.get("Content-Type", ""))
         return json_response(messages.count_tokens(await _body(request)))
 
+    async def _show_response(self, request: web.Request) -> web.Response:
+        if request.query.get("stream") == "true":
+            raise UnsupportedParameter("A kept response comes whole.", param="stream")
+        return json_response(find_record(self._kept, request.match_info["id"])["response"])
+
+    async def _forget_response(self, request: web.Request) -> web.Response:
+        response_id = request.match_info["id"]
+        find_record(self._kept, response_id)
+        self._kept.remove(response_id)
+        return json_response({"id": response_id, "object": "response", "deleted": True})
+
+    async def _list_input_items(self, request: web.Request) -> web.Response:
+        record = find_record(self._kept, request.match_info["id"])
+        ascending = request.query.get("order") == "asc"
+        return json_response(render_input_items(record, ascending=ascending))
+
     async def _list_models(self, request: web.Request) -> web.Response:
         models = await self._gateway.account.models()
-        if "anthropic-version" in request.headers:
+        if _dialect_of(request) is messages:
             return json_response(messages.render_models(models, self._started_at))
         return json_response(
             {"object": "list", "data": [self._model_entry(model) for model in models]}
@@ -203,6 +228,8 @@ class Server:
         listed = {model.id: model for model in await self._gateway.account.models()}
         if found not in listed:
             raise ModelNotFound(f"The agent does not list {found!r}.")
+        if _dialect_of(request) is messages:
+            return json_response(messages.render_model(listed[found], self._started_at))
         return json_response(self._model_entry(listed[found]))
 
     def _model_entry(self, model: Model) -> dict[str, Any]:
@@ -216,9 +243,8 @@ class Server:
 
     def _converser(self, dialect: Dialect) -> Respond:
         async def converse(request: web.Request) -> web.StreamResponse:
-            request[_DIALECT] = dialect
             check_content_type(request.headers.get("Content-Type", ""))
-            exchange = dialect.parse(await _body(request))
+            exchange = self._parse(dialect, await _body(request))
             directory = self._gateway.workspaces.choose(request.headers.get("X-Cursor-Workspace"))
             if self._draining:
                 raise ShuttingDown("The gateway is shutting down.")
@@ -238,6 +264,12 @@ class Server:
                     self._idle.set()
 
         return converse
+
+    def _parse(self, dialect: Dialect, body: Mapping[str, Any]) -> Exchange:
+        """Responses is the one dialect whose requests may refer to earlier ones."""
+        if dialect is responses:
+            return responses.parse(body, self._kept)
+        return dialect.parse(body)
 
 
 @asynccontextmanager
@@ -298,8 +330,16 @@ def _whole_character(escape: re.Match[bytes]) -> bytes:
     return b"\\ufffd" if escape[1] else escape[0]
 
 
+def _dialect_of(request: web.Request) -> Dialect:
+    """Whose shape errors have, also those that come before any route is found. OpenAI's dialects
+    have one in common, and so do those who speak none."""
+    path = request.path.removeprefix("/v1")
+    is_anthropic = path.startswith(messages.PATH) or "anthropic-version" in request.headers
+    return messages if is_anthropic else chat
+
+
 def _error_response(request: web.Request, error: GatewayError) -> web.Response:
-    dialect: Any = request.get(_DIALECT, chat)
+    dialect = _dialect_of(request)
     body = dialect.render_error(error, request[REQUEST_ID])
     response = json_response(body, dialect.status_of(error))
     if error.retry_after is not None:
@@ -313,6 +353,8 @@ def _translated(request: web.Request, error: web.HTTPException) -> GatewayError:
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return BodyTooLarge("The request body is too large.")
     if isinstance(error, web.HTTPMethodNotAllowed):
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            return WebSocketRefused("There are no WebSockets here.")
         return MethodNotAllowed(f"{request.method} is not possible here.")
     if isinstance(error, web.HTTPNotFound):
         return RouteNotFound(f"There is nothing at this path. There is: {', '.join(_ROUTES)}.")
@@ -322,6 +364,7 @@ def _translated(request: web.Request, error: web.HTTPException) -> GatewayError:
 _ROUTES = (
     *(f"POST /v1{dialect.PATH}" for dialect in DIALECTS),
     f"POST /v1{messages.COUNT_PATH}",
+    f"GET and DELETE /v1{responses.PATH}/{{id}}",
     "GET /v1/models",
     "GET /health",
 )

@@ -121,6 +121,11 @@ class Settings:
         "CURSOR_GATEWAY_MAX_PROMPT_MB",
         "Longest conversation, as the agent reads it, in megabytes; more is refused, never cut.",
     )
+    kept_responses_mb: int = setting(
+        64,
+        "CURSOR_GATEWAY_KEPT_RESPONSES_MB",
+        "Megabytes of finished Responses kept in memory, for `previous_response_id`; 0 keeps none.",
+    )
     tool_loop_max_repeat: int = setting(
         2,
         "TOOL_LOOP_MAX_REPEAT",
@@ -312,8 +317,9 @@ _DURATIONS = (
 def _check(settings: Settings, origins: Mapping[str, str]) -> None:
     if not 0 <= settings.port <= 65535:
         raise SettingsError(f"port must be between 0 and 65535, not {settings.port}.")
-    if settings.tool_loop_max_repeat < 0:
-        raise SettingsError("tool_loop_max_repeat must not be negative.")
+    for name in ("tool_loop_max_repeat", "kept_responses_mb"):
+        if getattr(settings, name) < 0:
+            raise SettingsError(f"{name} must not be negative.")
     for name in ("slots", "max_body_mb", "max_prompt_mb", "auth_check_timeout_ms"):
         if getattr(settings, name) < 1:
             raise SettingsError(f"{name} must be at least 1.")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import hypothesis
 import pytest
 
 from cursor_gateway.agents import process_tree
@@ -23,6 +24,12 @@ from cursor_gateway.settings import load
 TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"
 WAIT_SECONDS = 15.0
+
+# A slow machine is no failure.
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("patient")
 
 
 async def eventually(check: Callable[[], Any], why: str = "") -> Any:

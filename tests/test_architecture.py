@@ -15,7 +15,7 @@ IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "cl
 # Who may import whom: a module may use those to the right of it, and `errors`.
 ORDER = [
     *("cli", "server", "protocol", "delivery", "gateway", "account", "sessions", "agents"),
-    *("relay", "workspaces", "core", "errors"),
+    *("relay", "workspaces", "response_store", "core", "errors"),
 ]
 
 

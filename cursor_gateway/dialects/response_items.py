@@ -20,7 +20,7 @@ from cursor_gateway.core.conversation import (
 )
 from cursor_gateway.dialects.content import parse_content, parse_tools, shown
 from cursor_gateway.dialects.fields import expect_list, expect_object, expect_string
-from cursor_gateway.errors import InvalidRequest, MissingMessages, UnsupportedParameter
+from cursor_gateway.errors import InvalidRequest
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -51,15 +51,17 @@ def parse_instructions(instructions: object) -> tuple[Message, ...]:
     return (Message("system", (Text(expect_string(instructions, "instructions")),)),)
 
 
-def parse_input(given: object) -> tuple[Message, ...]:
+def input_items(given: object) -> list[Any]:
+    """`input` as items, whichever way it was written."""
     if isinstance(given, str) and given:
-        return (Message("user", (Text(given),)),)
-    items = enumerate(expect_list(given or [], "input"))
-    parsed = (_item(expect_object(item, f"input[{at}]"), f"input[{at}]") for at, item in items)
-    messages = tuple(_joined(message for message in parsed if message is not None))
-    if not messages:
-        raise MissingMessages("`input` must hold at least one message.", param="input")
-    return messages
+        return [{"type": "message", "role": "user", "content": given}]
+    return expect_list(given or [], "input")
+
+
+def parse_items(items: list[Any], name: str) -> tuple[Message, ...]:
+    numbered = ((item, f"{name}[{at}]") for at, item in enumerate(items))
+    parsed = (_item(expect_object(item, where), where) for item, where in numbered)
+    return tuple(_joined(message for message in parsed if message is not None))
 
 
 def _item(item: Mapping[str, Any], where: str) -> Message | None:
@@ -75,8 +77,6 @@ def _item(item: Mapping[str, Any], where: str) -> Message | None:
         output = item.get("output")
         content = shown(parse_content(output, f"{where}.output"))
         return Message("user", (ToolResult(str(item.get("call_id")), content),))
-    if kind == "item_reference":
-        raise UnsupportedParameter("No items are kept: send them whole.", param=where)
     # Reasoning and what a provider's own tools did: the next turn does not need them.
     return None
 
@@ -115,10 +115,17 @@ def parse_response_tools(listed: list[Any]) -> tuple[tuple[ToolSpec, ...], dict[
         is_custom = tool.get("type") == "custom"
         for spec in parse_tools([tool]):
             name = f"{namespace}__{spec.name}" if namespace else spec.name
-            schema = _FREE_TEXT if is_custom else spec.schema
-            specs.append(ToolSpec(name, spec.description, schema))
+            described = spec.description + _grammar(tool.get("format"))
+            specs.append(ToolSpec(name, described, _FREE_TEXT if is_custom else spec.schema))
             origins[name] = Origin(spec.name, namespace, is_custom)
     return tuple(specs), origins
+
+
+def _grammar(form: object) -> str:
+    """The rule for a custom tool's text, which nobody here can enforce: the model must know it."""
+    if not isinstance(form, dict) or form.get("type") != "grammar":
+        return ""
+    return f"\n\nThe input must fit this {form.get('syntax')} grammar:\n{form.get('definition')}"
 
 
 def _flattened(listed: list[Any]) -> Iterator[tuple[dict[str, Any], str | None]]:

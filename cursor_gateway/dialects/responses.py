@@ -13,44 +13,60 @@ from typing import Any
 
 import orjson
 
-from cursor_gateway.core.conversation import Conversation, JsonOutput, ToolCall
+from cursor_gateway.core.conversation import Conversation, JsonOutput, Message, ToolCall
 from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.structured import check_schema
 from cursor_gateway.dialects.content import parse_model
 from cursor_gateway.dialects.fields import (
     expect_list,
     expect_object,
+    expect_string,
     optional_bool,
     optional_count,
 )
 from cursor_gateway.dialects.openai_errors import render_error, status_of
+from cursor_gateway.dialects.response_history import (
+    NOTHING_KEPT,
+    Kept,
+    dereferenced,
+    earlier_items,
+    item_id,
+)
 from cursor_gateway.dialects.response_items import (
     Origin,
-    parse_input,
+    input_items,
     parse_instructions,
+    parse_items,
     parse_response_tools,
     parse_tool_choice,
 )
-from cursor_gateway.errors import GatewayError, UnsupportedParameter
+from cursor_gateway.errors import GatewayError, MissingMessages, UnsupportedParameter
 
 __all__ = ["PATH", "parse", "render_error", "status_of"]
 
 PATH = "/responses"
 
+# Fields whose loss would change the answer: what they name is kept elsewhere, or cannot be had.
+_CANNOT = ("conversation", "prompt", "top_logprobs")
 
-def parse(body: Mapping[str, Any]) -> ResponsesExchange:
-    if body.get("previous_response_id") is not None:
-        raise UnsupportedParameter(
-            "No responses are kept: send the whole conversation as `input`.",
-            param="previous_response_id",
-        )
+
+def parse(body: Mapping[str, Any], kept: Kept = NOTHING_KEPT) -> ResponsesExchange:
+    for name in _CANNOT:
+        if body.get(name):
+            raise UnsupportedParameter(f"`{name}` is not possible here.", param=name)
+    previous = _previous(body)
+    given = [
+        dereferenced(item, kept, f"input[{at}]")
+        for at, item in enumerate(input_items(body.get("input")))
+    ]
     tools, origins = parse_response_tools(expect_list(body.get("tools") or [], "tools"))
     return ResponsesExchange(
         conversation=Conversation(
             model=parse_model(body),
             messages=(
                 *parse_instructions(body.get("instructions")),
-                *parse_input(body.get("input")),
+                *parse_items(earlier_items(kept, previous), "previous_response_id"),
+                *_asked(given),
             ),
             max_tokens=optional_count(body, "max_output_tokens"),
             output=_output(body.get("text")),
@@ -60,7 +76,26 @@ def parse(body: Mapping[str, Any]) -> ResponsesExchange:
         ),
         stream=optional_bool(body, "stream"),
         origins=origins,
+        echo={
+            "metadata": body.get("metadata") or {},
+            "previous_response_id": previous,
+            "store": body.get("store") is not False,
+        },
+        given=given,
+        kept=kept,
     )
+
+
+def _previous(body: Mapping[str, Any]) -> str | None:
+    previous = body.get("previous_response_id")
+    return None if previous is None else expect_string(previous, "previous_response_id")
+
+
+def _asked(items: list[Any]) -> tuple[Message, ...]:
+    messages = parse_items(items, "input")
+    if not messages:
+        raise MissingMessages("`input` must hold at least one message.", param="input")
+    return messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +103,10 @@ class ResponsesExchange:
     conversation: Conversation
     stream: bool
     origins: Mapping[str, Origin]
+    # Fields of the request that the response repeats.
+    echo: Mapping[str, Any]
+    given: list[Any]
+    kept: Kept
 
     def encoder(self, answer_id: str, created: int) -> ResponsesEncoder:
         return ResponsesEncoder(answer_id, created, self)
@@ -75,11 +114,15 @@ class ResponsesExchange:
     def fold(self, answer_id: str, created: int) -> ResponsesFold:
         return ResponsesFold(answer_id, created, self)
 
+    def keep(self, response: dict[str, Any]) -> None:
+        if self.echo["store"]:
+            self.kept.put(response["id"], {"input": self.given, "response": response})
+
 
 class ResponsesEncoder:
     def __init__(self, answer_id: str, created: int, exchange: ResponsesExchange) -> None:
         self._id = answer_id
-        self._origins = exchange.origins
+        self._exchange = exchange
         self._response: dict[str, Any] = {
             "id": f"resp_{answer_id}",
             "object": "response",
@@ -90,13 +133,13 @@ class ResponsesEncoder:
             "error": None,
             "incomplete_details": None,
             "instructions": None,
-            "metadata": {},
             "parallel_tool_calls": exchange.conversation.parallel_calls,
             "temperature": None,
             "tool_choice": "auto",
             "tools": [],
             "top_p": None,
             "usage": None,
+            **exchange.echo,
         }
         self._number = 0
         self._begun = False
@@ -188,27 +231,28 @@ class ResponsesEncoder:
     def _new_item(self, kind: str) -> dict[str, Any]:
         number = len(self._response["output"])
         if kind == "reasoning":
-            return {"type": kind, "id": f"rs_{self._id}_{number}", "summary": []}
-        item = {"type": kind, "id": f"msg_{self._id}_{number}", "status": "in_progress"}
+            return {"type": kind, "id": item_id("rs", self._id, number), "summary": []}
+        item = {"type": kind, "id": item_id("msg", self._id, number), "status": "in_progress"}
         return item | {"role": "assistant", "content": []}
 
     # Calls
 
     def _call(self, call: ToolCall, frames: list[bytes]) -> None:
-        origin = self._origins.get(call.name, Origin(call.name, None, is_custom=False))
+        origin = self._exchange.origins.get(call.name, Origin(call.name, None, is_custom=False))
         kind = "custom_tool_call" if origin.is_custom else "function_call"
         field = "input" if origin.is_custom else "arguments"
         value = orjson.loads(call.arguments)["input"] if origin.is_custom else call.arguments
         number = len(self._response["output"])
-        item = {"type": kind, "id": f"fc_{self._id}_{number}", "call_id": call.id}
+        prefix = "ctc" if origin.is_custom else "fc"
+        item = {"type": kind, "id": item_id(prefix, self._id, number), "call_id": call.id}
         item |= {"name": origin.name, field: "", "status": "in_progress"}
         if origin.namespace:
             item["namespace"] = origin.namespace
         self._emit("response.output_item.added", self._about_item(item), frames)
-        event = f"response.{kind}_{field}" if not origin.is_custom else f"response.{kind}_input"
         place = {"item_id": item["id"], "output_index": number}
-        self._emit(f"{event}.delta", {**place, "delta": value}, frames)
-        self._emit(f"{event}.done", {**place, field: value, "name": origin.name}, frames)
+        self._emit(f"response.{kind}_{field}.delta", {**place, "delta": value}, frames)
+        done = {**place, field: value, "name": origin.name}
+        self._emit(f"response.{kind}_{field}.done", done, frames)
         self._done(item | {field: value, "status": "completed"}, frames)
 
     # Ends
@@ -220,6 +264,7 @@ class ResponsesEncoder:
             self._response["incomplete_details"] = {"reason": "max_output_tokens"}
         self._response["usage"] = _usage(event.usage)
         self._response |= event.extension
+        self._exchange.keep(self._response)
         kind = "response.incomplete" if is_cut else "response.completed"
         self._emit(kind, {"response": self._response}, frames)
 

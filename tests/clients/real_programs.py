@@ -279,3 +279,17 @@ async def test_a_refusal_says_what_to_do(
     fake.sign_out()
     options = ("-o", "stream-json") if program.name == "droid" else ()
     assert "cursor-gateway login" in await user.run("Hello", *options, may_fail=True)
+
+
+@pytest.mark.timeout(600)
+async def test_codex_that_tries_a_websocket_goes_on_over_http_at_once(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (program,) = (program for program in PROGRAMS if program.name == "codex")
+    user = desk(program, client, tmp_path)
+    with (user.home / ".codex" / "config.toml").open("a") as config:
+        config.write("supports_websockets = true\n")
+    with caplog.at_level("INFO", "cursor_gateway.server"):
+        output = await user.run("[[text:The answer is ]][[text:forty-two.]]")
+    assert "The answer is forty-two." in output
+    assert sum("GET /v1/responses 426" in record.message for record in caplog.records) == 1

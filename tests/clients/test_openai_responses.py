@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
@@ -68,6 +69,46 @@ async def test_tool_round_trips_with_parallel_calls(client: Client, stream: bool
     assert answer.output_text == "All done."
 
 
+async def test_a_conversation_is_kept_for_the_next_request(client: Client) -> None:
+    """Tools, too: only what is new is sent."""
+    prompt = '[[call:ls {"path": "/a"}]][[then]][[text:All done.]]'
+    async with sdk(client) as api:
+        first = await api.responses.create(model="auto", input=prompt, tools=[LS])
+        (call,) = first.output
+        assert call.type == "function_call"
+        result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "a.txt"}
+        async with api.responses.stream(
+            model="auto", input=[result], tools=[LS], previous_response_id=first.id
+        ) as stream:
+            second = await stream.get_final_response()
+        assert second.output_text == "All done."
+        assert (await api.responses.retrieve(second.id)).output_text == "All done."
+        listed = await api.responses.input_items.list(second.id)
+        assert [item.type async for item in listed] == ["function_call_output"]
+
+
+async def test_what_is_gone_is_a_typed_error(client: Client) -> None:
+    async with sdk(client) as api:
+        made = await api.responses.create(model="auto", input="[[text:Hello]]")
+        await api.responses.delete(made.id)
+        with pytest.raises(openai.NotFoundError, match=made.id):
+            await api.responses.retrieve(made.id)
+        with pytest.raises(openai.NotFoundError, match="whole conversation"):
+            await api.responses.create(model="auto", input="hi", previous_response_id=made.id)
+
+
+async def test_the_sync_client_folds_and_streams(client: Client) -> None:
+    def talk() -> tuple[str, str]:
+        with openai.OpenAI(base_url=client.server.base_url, api_key="-") as api:
+            answer = api.responses.create(model="auto", input="[[text:Hello]]")
+            with api.responses.stream(model="auto", input="[[many:30]]") as stream:
+                return answer.output_text, stream.get_final_response().output_text
+
+    whole, streamed = await asyncio.to_thread(talk)
+    assert whole == "Hello"
+    assert streamed == "".join(f"{number} " for number in range(30))
+
+
 class Person(BaseModel):
     name: str
     age: int
@@ -77,7 +118,12 @@ async def test_parse_gives_a_typed_object(client: Client) -> None:
     prompt = '[[nth:{"name": "Ada"}|{"name": "Ada", "age": 36}]]'
     async with sdk(client) as api:
         answer = await api.responses.parse(model="auto", input=prompt, text_format=Person)
-    assert answer.output_parsed == Person(name="Ada", age=36)
+        assert answer.output_parsed == Person(name="Ada", age=36)
+        async with api.responses.stream(model="auto", input=prompt, text_format=Person) as stream:
+            final = await stream.get_final_response()
+        assert final.output_parsed == Person(name="Ada", age=36)
+        with pytest.raises(openai.UnprocessableEntityError):
+            await api.responses.parse(model="auto", input="[[text:no]]", text_format=Person)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -27,11 +27,14 @@ from cursor_gateway.core.events import (
     Usage,
 )
 from cursor_gateway.core.loop_guard import Loop
+from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.dialects.responses import parse
 from cursor_gateway.errors import (
     InvalidRequest,
     MissingMessages,
+    PreviousResponseNotFound,
     QuotaExceeded,
+    ResponseNotFound,
     UnsupportedParameter,
 )
 from tests.dialects.test_chat import BODIES, FIELDS
@@ -91,6 +94,11 @@ def test_items_as_codex_sends_them() -> None:
 TOOLS = [
     {"type": "function", "name": "ls", "description": "List", "parameters": SCHEMA},
     {"type": "custom", "name": "patch", "description": "Patch", "format": {"type": "text"}},
+    {
+        "type": "custom",
+        "name": "sum",
+        "format": {"type": "grammar", "syntax": "lark", "definition": "start: INT"},
+    },
     {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "x"}, "odd"]},
     {"type": "namespace", "name": "empty"},
     {"type": "web_search"},
@@ -103,6 +111,7 @@ def test_tools_of_every_kind() -> None:
     assert conversation(tools=TOOLS).tools == (
         ToolSpec("ls", "List", SCHEMA),
         ToolSpec("patch", "Patch", free),
+        ToolSpec("sum", "\n\nThe input must fit this lark grammar:\nstart: INT", free),
         ToolSpec("n__x", "", {"type": "object", "properties": {}}),
     )
 
@@ -140,8 +149,13 @@ def test_limits_and_formats() -> None:
         ({"input": ""}, MissingMessages),
         ({"input": [{"type": "reasoning", "summary": []}]}, MissingMessages),
         ({"input": [{"role": "king"}]}, InvalidRequest),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, UnsupportedParameter),
-        ({"previous_response_id": "resp_1"}, UnsupportedParameter),
+        ({"input": ["odd"]}, InvalidRequest),
+        ({"conversation": "conv_1"}, UnsupportedParameter),
+        ({"prompt": {"id": "p"}}, UnsupportedParameter),
+        ({"top_logprobs": 3}, UnsupportedParameter),
+        ({"previous_response_id": 5}, InvalidRequest),
+        ({"previous_response_id": "resp_1"}, PreviousResponseNotFound),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, ResponseNotFound),
         ({"tool_choice": {"type": "function", "name": "no"}}, InvalidRequest),
     ],
 )
@@ -259,3 +273,94 @@ def test_silence_is_filled() -> None:
     first = [event["type"] for event in events_of(encoder.heartbeat())]
     assert first == ["response.created", "response.in_progress", "response.in_progress"]
     assert [event["type"] for event in events_of(encoder.heartbeat())] == ["response.in_progress"]
+
+
+class Memory(dict[str, Any]):
+    """What is kept, by nobody in particular."""
+
+    def put(self, response_id: str, value: dict[str, Any]) -> None:
+        self[response_id] = json.loads(json.dumps(value))
+
+
+def answered(kept: Memory, answer_id: str, *events: Event, **body: Any) -> Any:
+    """One answer with that id, and what was asked for it."""
+    asked = parse({"model": "auto"} | body, kept)
+    fold = asked.fold(answer_id, 0)
+    fold.feed([*events, Finished("stop", None)])
+    return asked.conversation, fold.body()
+
+
+def test_what_was_said_before_precedes_the_new_input_but_not_its_instructions() -> None:
+    kept = Memory()
+    answered(kept, "1", TextDelta("Hello"), input="hi", instructions="Be brief.")
+    call = ToolCall("c1", "ls", "{}")
+    more = {"previous_response_id": "resp_1"}
+    _, second = answered(kept, "2", ThinkingDelta("hm"), call, input="list", **more)
+    assert second["previous_response_id"] == "resp_1"
+    result = {"type": "function_call_output", "call_id": "c1", "output": "a.txt"}
+    more = {"previous_response_id": "resp_2", "instructions": "Be kind."}
+    third, _ = answered(kept, "3", input=[result], **more)
+    assert third.messages == (
+        Message("system", (Text("Be kind."),)),
+        Message("user", (Text("hi"),)),
+        Message("assistant", (Text("Hello"),)),
+        Message("user", (Text("list"),)),
+        Message("assistant", (call,)),
+        Message("user", (ToolResult("c1", (Text("a.txt"),)),)),
+    )
+
+
+def test_a_chain_with_a_missing_link_is_refused_not_shortened() -> None:
+    kept = Memory()
+    answered(kept, "1", input="hi")
+    answered(kept, "2", input="more", previous_response_id="resp_1")
+    del kept["resp_1"]
+    with pytest.raises(PreviousResponseNotFound, match="resp_1"):
+        answered(kept, "3", input="again", previous_response_id="resp_2")
+
+
+def test_only_what_may_be_kept_is_kept() -> None:
+    kept = Memory()
+    _, body = answered(kept, "1", input="hi", store=False, metadata={"a": "b"})
+    assert (body["store"], body["metadata"]) == (False, {"a": "b"})
+    assert kept == {}
+    failing = parse({"model": "auto", "input": "hi"}, kept).encoder("2", 0)
+    failing.fail(QuotaExceeded("No more."), "r")
+    assert kept == {}
+
+
+def test_a_streamed_answer_is_kept_under_the_id_that_the_client_saw() -> None:
+    kept = Memory()
+    encoder = parse({"model": "auto", "input": "hi"}, kept).encoder("1", 0)
+    events = events_of(encoder.feed([TextDelta("Hello"), Finished("length", None)]))
+    seen = events[0]["response"]["id"]
+    assert kept[seen] == {
+        "input": [{"type": "message", "role": "user", "content": "hi"}],
+        "response": events[-1]["response"],
+    }
+
+
+def test_an_item_reference_stands_for_the_item() -> None:
+    kept = Memory()
+    call = ToolCall("c1", "ls", "{}")
+    _, body = answered(kept, "1", ThinkingDelta("hm"), TextDelta("Hello"), call, input="hi")
+    references = [{"type": "item_reference", "id": item["id"]} for item in body["output"]]
+    asked, _ = answered(kept, "2", input=[*references, {"role": "user", "content": "go on"}])
+    assert asked.messages[0] == Message("assistant", (Text("Hello"), call))
+    del kept["resp_1"]
+    assert kept["resp_2"]["input"][1] == body["output"][1]
+    with pytest.raises(ResponseNotFound, match="msg_1_9"):
+        answered(kept, "3", input=[{"type": "item_reference", "id": "msg_1_9"}])
+
+
+def test_the_input_items_are_listed_in_both_orders() -> None:
+    kept = Memory()
+    named = {"type": "message", "role": "user", "content": "b", "id": "mine"}
+    answered(kept, "1", input=[{"role": "user", "content": "a"}, named])
+    record = find_record(kept, "resp_1")
+    oldest_first = render_input_items(record, ascending=True)
+    assert [item["id"] for item in oldest_first["data"]] == ["in_1_0", "mine"]
+    newest_first = render_input_items(record, ascending=False)
+    assert (newest_first["first_id"], newest_first["last_id"]) == ("mine", "in_1_0")
+    with pytest.raises(ResponseNotFound):
+        find_record(kept, "resp_9")
