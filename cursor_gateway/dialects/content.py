@@ -26,8 +26,11 @@ from cursor_gateway.dialects.fields import (
 from cursor_gateway.errors import InvalidRequest, MissingMessages, UnsupportedParameter
 
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
-# A model's own thoughts, replayed by the client. The next turn does not need them.
-_PASSED_OVER = frozenset({"thinking", "redacted_thinking", "reasoning"})
+# A model's own thoughts and what a provider's own tools did, replayed by the client. The next turn
+# does not need them.
+_PASSED_OVER = frozenset(
+    {"thinking", "redacted_thinking", "reasoning", "server_tool_use", "mcp_tool_use"}
+)
 
 
 def parse_model(body: Mapping[str, Any]) -> str:
@@ -80,7 +83,10 @@ def _part(part: Mapping[str, Any], where: str) -> Part | None:
     if kind == "tool_reference":
         # Claude Code's tool search: from now on this tool is among those of the request.
         return Text(f"[the tool {part.get('tool_name')}]")
-    if kind in _PASSED_OVER:
+    source = part.get("source")
+    if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
+        return Text(expect_string(source.get("data"), f"{where}.source.data"))
+    if kind in _PASSED_OVER or kind.endswith("_tool_result"):
         return None
     raise UnsupportedParameter(
         f"Content of type {kind[:40]!r} at `{where}` cannot be given to Cursor's agent.",

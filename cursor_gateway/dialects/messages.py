@@ -39,7 +39,6 @@ from cursor_gateway.dialects.fields import (
 from cursor_gateway.errors import (
     GatewayError,
     InvalidRequest,
-    NotAuthenticated,
     UnsupportedParameter,
 )
 
@@ -52,6 +51,8 @@ SIGNATURE = "Y3Vyc29yLWdhdGV3YXk="
 
 # Models need fewer tokens than one for three bytes, so a count that errs is too high.
 _BYTES_PER_TOKEN_AT_LEAST = 3
+# What Anthropic counts for the largest image; a smaller one costs less.
+_TOKENS_PER_IMAGE_AT_MOST = 4784
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _ERROR_TYPES = {
@@ -91,17 +92,20 @@ def parse(body: Mapping[str, Any]) -> MessagesExchange:
 
 def count_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
     """About how many tokens the conversation has; rather too many than too few."""
-    size = len(render(parse(body).conversation).text.encode())
-    return {"input_tokens": -(-size // _BYTES_PER_TOKEN_AT_LEAST), "estimated": True}
+    prompt = render(parse(body).conversation)
+    text = -(-len(prompt.text.encode()) // _BYTES_PER_TOKEN_AT_LEAST)
+    images = len(prompt.files) * _TOKENS_PER_IMAGE_AT_MOST
+    return {"input_tokens": text + images, "estimated": True}
+
+
+def render_model(model: Model, created: int) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(created, UTC).isoformat().replace("+00:00", "Z")
+    return {"type": "model", "id": model.id, "display_name": model.name, "created_at": moment}
 
 
 def render_models(models: Iterable[Model], created: int) -> dict[str, Any]:
     """The list of models, for a client that sends `anthropic-version`."""
-    moment = datetime.fromtimestamp(created, UTC).isoformat().replace("+00:00", "Z")
-    data = [
-        {"type": "model", "id": model.id, "display_name": model.name, "created_at": moment}
-        for model in models
-    ]
+    data = [render_model(model, created) for model in models]
     ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
     return {"data": data, "has_more": False, **ends}
 
@@ -116,8 +120,8 @@ def render_error(error: GatewayError, request_id: str) -> dict[str, Any]:
 
 
 def status_of(error: GatewayError) -> int:
-    """Claude Code repeats a 401 for over a minute without a word, taking it for its own key."""
-    return 403 if isinstance(error, NotAuthenticated) else error.status
+    """Claude Code repeats a 401 for over a minute without a word, and shows a 403 at once."""
+    return 403 if error.status == 401 else error.status
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +337,9 @@ def _tool_choice(choice: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> Tool
 
 
 def _shows_thinking(thinking: object) -> bool:
-    return isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
+    if not isinstance(thinking, dict) or thinking.get("display") == "omitted":
+        return False
+    return thinking.get("type") in ("enabled", "adaptive")
 
 
 def _output(body: Mapping[str, Any]) -> JsonOutput | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import anthropic
 import pytest
+from pydantic import BaseModel
 
 from tests.conftest import Client, FakeAgent, Start
 
@@ -90,17 +91,60 @@ async def test_tool_round_trips_with_parallel_calls(
     assert fake.runs()[-1]["prompt"].count("<tool_result id=") == 3
 
 
-async def test_the_sdks_own_tool_runner(client: Client) -> None:
+RUNNER_SCRIPT = '[[call:ls {"path": "/a"}]][[then]][[text:Done.]]'
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_sdks_own_tool_runner(client: Client, fake: FakeAgent, stream: bool) -> None:
     @anthropic.beta_async_tool
     async def ls(path: str) -> str:
         """List a directory."""
         return f"listing of {path}"
 
-    prompt = '[[call:ls {"path": "/a"}]][[then]][[text:Done.]]'
     async with sdk(client) as api:
-        runner = api.beta.messages.tool_runner(**asking(prompt), tools=[ls])
+        runner: Any = api.beta.messages.tool_runner(
+            **asking(RUNNER_SCRIPT), tools=[ls], stream=stream
+        )
         final: Any = await runner.until_done()
     assert final.content[0].text == "Done."
+    assert "listing of /a" in fake.runs()[-1]["prompt"]
+
+
+async def test_the_sdks_own_tool_runner_without_async(client: Client, fake: FakeAgent) -> None:
+    @anthropic.beta_tool
+    def ls(path: str) -> str:
+        """List a directory."""
+        return f"listing of {path}"
+
+    def run() -> Any:
+        with anthropic.Anthropic(base_url=base(client), api_key="-") as api:
+            return api.beta.messages.tool_runner(**asking(RUNNER_SCRIPT), tools=[ls]).until_done()
+
+    assert (await asyncio.to_thread(run)).content[0].text == "Done."
+    assert "listing of /a" in fake.runs()[-1]["prompt"]
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+async def test_parse_gives_a_typed_object(client: Client) -> None:
+    prompt = '[[nth:{"name": "Ada"}|{"name": "Ada", "age": 36}]]'
+    async with sdk(client) as api:
+        answer = await api.messages.parse(**asking(prompt), output_format=Person)
+        assert answer.parsed_output == Person(name="Ada", age=36)
+        with pytest.raises(anthropic.UnprocessableEntityError):
+            await api.messages.parse(**asking("[[text:no]]"), output_format=Person)
+
+
+async def test_an_answer_and_an_error_name_their_request(client: Client) -> None:
+    async with sdk(client) as api:
+        answer = await api.messages.create(**asking("[[text:Hello]]"))
+        assert answer._request_id
+        with pytest.raises(anthropic.BadRequestError) as refused:
+            await api.messages.create(**asking("hi", model="nobody"))
+        assert refused.value.request_id
 
 
 async def test_limits_are_named(client: Client) -> None:
@@ -118,6 +162,7 @@ async def test_tokens_are_counted_and_models_listed(client: Client) -> None:
         )
         assert counted.input_tokens >= 3
         assert "composer-2.5" in [model.id async for model in api.models.list()]
+        assert (await api.models.retrieve("composer-2.5")).display_name == "Composer 2.5"
 
 
 @pytest.mark.parametrize(
@@ -172,5 +217,6 @@ async def test_the_query_and_the_key_of_real_clients(start: Start) -> None:
             async with client.session.post(url, json=body, headers=headers) as response:
                 assert response.status == 200
         async with client.session.post(url, json=body) as response:
-            assert response.status == 401
-            assert "error" in await response.json()
+            assert response.status == 403
+            body = await response.json()
+        assert (body["type"], body["error"]["type"]) == ("error", "authentication_error")

@@ -39,6 +39,7 @@ from cursor_gateway.dialects.messages import (
 )
 from cursor_gateway.errors import (
     AgentFailed,
+    InvalidApiKey,
     InvalidRequest,
     MissingMessages,
     NotAuthenticated,
@@ -212,6 +213,19 @@ def test_the_whole_order_of_events() -> None:
     }
 
 
+def test_what_a_providers_own_tools_did_is_left_out_and_a_text_document_read() -> None:
+    content = [
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        {"type": "document", "source": {"type": "text", "data": "Once upon a time"}},
+    ]
+    (message,) = conversation(messages=[{"role": "user", "content": content}]).messages
+    assert message.parts == (Text("Once upon a time"),)
+    pdf = {"type": "document", "source": {"type": "base64", "data": "JVBERg=="}}
+    with pytest.raises(UnsupportedParameter, match="document"):
+        conversation(messages=[{"role": "user", "content": [pdf]}])
+
+
 def test_thinking_is_shown_only_to_those_who_asked() -> None:
     quiet = exchange()
     encoder, fold = quiet.encoder("1", 0), quiet.fold("1", 0)
@@ -291,6 +305,7 @@ def test_silence_is_filled_with_pings_after_the_start() -> None:
     ("error", "status", "kind"),
     [
         (NotAuthenticated("x"), 403, "authentication_error"),
+        (InvalidApiKey("x"), 403, "authentication_error"),
         (QuotaExceeded("x"), 429, "rate_limit_error"),
         (InvalidRequest("x"), 400, "invalid_request_error"),
         (AgentFailed("x"), 502, "api_error"),
