@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage clients bench-parsing docs check clean
+.PHONY: help serve test lint format types coverage clients bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -14,6 +14,7 @@ help:
 	@echo "make clients   run real coding agents from npm against the gateway"
 	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make docs      write the generated pages of docs/ anew"
+	@echo "make golden    write the golden frames of tests/golden/ anew; read the diff"
 	@echo "make clean     remove what was built"
 
 $(VENV)/bin/python:
@@ -74,6 +75,9 @@ bench-parsing: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.generate
+
+golden: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.dialects.golden
 
 clean:
 	rm -rf $(VENV) $(CLIENTS) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -173,9 +173,11 @@ async def test_every_answer_has_a_request_id(client: Client) -> None:
 
 
 async def test_unknown_paths_and_methods_are_told_in_the_clients_own_shape(client: Client) -> None:
-    status, body = await client.get("/v1/embeddings")
-    assert (status, body["error"]["code"]) == (404, "route_not_found")
-    assert "/v1/chat/completions" in body["error"]["message"]
+    async with client.session.post(client.url("/v1/embeddings"), json={}) as response:
+        body = await response.json()
+        assert (response.status, body["error"]["code"]) == (404, "route_not_found")
+    for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/models"):
+        assert path in body["error"]["message"]
     async with client.session.get(client.url("/v1/chat/completions")) as response:
         assert response.status == 405
         assert (await response.json())["error"]["code"] == "method_not_allowed"
