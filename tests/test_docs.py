@@ -6,14 +6,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cursor_gateway.cli import cli
-from cursor_gateway.dialects import DIALECTS
+from cursor_gateway.dialects import DIALECTS, Dialect
+from cursor_gateway.errors import UnsupportedParameter
 from cursor_gateway.settings import FIELDS
 from docs.generate import PAGES
 from tests.conftest import FakeAgent
+from tests.dialects.answers import REQUESTS
 
 ROOT = Path(__file__).parent.parent
 MARKDOWN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,10 +33,47 @@ def test_every_command_and_endpoint_is_in_the_docs() -> None:
         assert f"`cursor-gateway {command}" in readme
     for dialect in DIALECTS:
         assert f"## POST /v1{dialect.PATH}" in api
-    for path in ("/v1/models", "/health"):
+    for path in ("/v1/models", "/v1/responses/{id}", "/health"):
         assert f"## GET {path}" in api
     for name in FIELDS:
         assert f"## {name}\n" in (ROOT / "docs" / "configuration.md").read_text()
+
+
+class Noting(dict[str, Any]):
+    """A request body that notes what is looked for in it."""
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        super().__init__(content)
+        self.sought: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.sought.add(name)
+        return super().get(name, default)
+
+
+def documented_fields(dialect: Dialect) -> dict[str, set[str]]:
+    """Verdict -> fields, from the dialect's table in docs/api.md."""
+    api = (ROOT / "docs" / "api.md").read_text()
+    section = api.split(f"## POST /v1{dialect.PATH}\n")[1].split("\n## ")[0]
+    found: dict[str, set[str]] = {}
+    for cell, verdict in re.findall(r"^\| (`.*?) \| (\w+) \|", section, re.MULTILINE):
+        names = re.findall(r"`(\w+)[.\w]*`", cell)
+        found.setdefault(verdict, set()).update(names)
+    return found
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.PATH)
+def test_the_table_of_fields_is_what_the_dialect_reads(dialect: Dialect) -> None:
+    fields = documented_fields(dialect)
+    assert set(fields) == {"honoured", "emulated", "refused", "ignored"}
+    plain = {"model": "auto"} | REQUESTS[dialect.PATH]
+    body = Noting(plain)
+    dialect.parse(body)
+    assert body.sought == fields["honoured"] | fields["emulated"] | fields["refused"]
+    assert not body.sought & fields["ignored"]
+    for name in fields["refused"]:
+        with pytest.raises(UnsupportedParameter):
+            dialect.parse(plain | {name: 2})
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.name)
