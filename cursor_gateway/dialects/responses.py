@@ -320,7 +320,7 @@ def _usage(usage: Usage | None) -> dict[str, Any] | None:
         return None
     counts: dict[str, Any] = {
         "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached},
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.input + usage.output,

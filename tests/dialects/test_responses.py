@@ -231,7 +231,13 @@ def test_the_whole_sequence_of_typed_events() -> None:
     assert (call["call_id"], call["name"], call["arguments"]) == ("c1", "ls", '{"cmd":"x"}')
     assert (custom["type"], custom["input"]) == ("custom_tool_call", "***")
     assert (spaced["name"], spaced["namespace"]) == ("x", "n")
-    assert response["usage"]["input_tokens_details"] == {"cached_tokens": 3}
+    assert response["usage"] == {
+        "input_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 0},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 15,
+    }
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert done == response["output"]
 
