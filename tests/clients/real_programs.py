@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent
+from tests.conftest import Client, FakeAgent, Start
 
 BIN = Path(os.environ["CLIENTS_DIR"]).resolve() / "node_modules" / ".bin"
 SECONDS = 150.0
@@ -293,3 +293,15 @@ async def test_codex_that_tries_a_websocket_goes_on_over_http_at_once(
         output = await user.run("[[text:The answer is ]][[text:forty-two.]]")
     assert "The answer is forty-two." in output
     assert sum("GET /v1/responses 426" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.timeout(600)
+async def test_claude_code_shows_a_wrong_key_at_once(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (program,) = (program for program in PROGRAMS if program.name == "claude-code")
+    with caplog.at_level("INFO", "cursor_gateway.server"):
+        async with start(api_key="another") as client:
+            output = await desk(program, client, tmp_path).run("Hello", may_fail=True)
+    assert "Invalid API key" in output
+    assert sum("POST /v1/messages 403" in record.message for record in caplog.records) == 1
