@@ -14,6 +14,7 @@ from cursor_gateway.core.conversation import (
 )
 from cursor_gateway.core.events import (
     AgentCall,
+    Event,
     Finished,
     RelayedCall,
     TextDelta,
@@ -63,7 +64,7 @@ def test_a_burst_ends_the_turn_and_leaves_the_agent_waiting() -> None:
 
 def test_what_comes_after_the_burst_is_for_the_next_turn() -> None:
     it = turn()
-    more = [TextDelta("Still waiting."), ThinkingDelta("Hm.")]
+    more: list[Event] = [TextDelta("Still waiting."), ThinkingDelta("Hm.")]
     it.feed([LS, *more])
     assert it.over and it.unread == more
 
