@@ -47,13 +47,32 @@ def _run() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _option(name: str, flag: str, **extra: Any) -> Callable[[Any], Any]:
-    """A flag for a setting: its help and its environment name come from the table."""
-    metadata = FIELDS[name].metadata
-    text = f"{metadata['help']} [env: {metadata['env']}]"
-    if metadata["choices"]:
-        extra["type"] = click.Choice(metadata["choices"])
-    return click.option(flag, name, help=text, **extra)
+def _option(name: str) -> Callable[[Any], Any]:
+    """The flag for a setting, all of it from the table. `load` converts and checks its value."""
+    spec = FIELDS[name]
+    flag = f"--{name.replace('_', '-')}"
+    text = f"{spec.metadata['help']} [env: {spec.metadata['env']}]"
+    if name == "demo":
+        return _demo_option
+    if spec.type == "bool":
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
+    if choices := spec.metadata["choices"]:
+        return click.option(flag, name, type=click.Choice(choices), help=text)
+    return click.option(flag, name, metavar=_METAVARS.get(str(spec.type), "TEXT"), help=text)
+
+
+_METAVARS = {
+    "int": "NUMBER",
+    "float": "SECONDS",
+    "tuple[str, ...]": "A,B,…",
+    "Mapping[str, str]": "NAME=VALUE,…",
+}
+
+
+def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name in reversed(list(FIELDS)):
+        command = _option(name)(command)
+    return command
 
 
 def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,14 +101,7 @@ def cli() -> None:
 
 
 @cli.command()
-@_option("host", "--host")
-@_option("port", "--port", type=int)
-@_demo_option
-@_option("workspace", "--workspace")
-@_option("agent_mode", "--agent-mode")
-@_option("api_key", "--api-key")
-@_option("slots", "--slots", type=int)
-@_option("debug", "--debug", is_flag=True, default=None)
+@_setting_options
 @_config_option
 def serve(config_file: Path | None, **flags: Any) -> None:
     """Start the gateway and serve until Ctrl-C."""
@@ -140,8 +152,8 @@ def _announce_demo(console: Console) -> None:
 @click.argument("prompt", required=False)
 @click.option("--model", default="auto", show_default=True, help="Model to ask.")
 @_demo_option
-@_option("workspace", "--workspace")
-@_option("agent_mode", "--agent-mode")
+@_option("workspace")
+@_option("agent_mode")
 @_json_option
 @_config_option
 def ask(

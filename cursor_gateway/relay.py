@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -300,16 +299,8 @@ def _refusal(rpc_id: object, code: int, words: str, status: int = 200) -> web.Re
 
 
 def _json(body: Json, status: int = 200) -> web.Response:
-    return web.Response(body=_encoded(body), status=status, content_type="application/json")
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
 
 
 async def _write(response: web.StreamResponse, message: Json) -> None:
-    await response.write(b"event: message\ndata: " + _encoded(message) + b"\n\n")
-
-
-def _encoded(message: Json) -> bytes:
-    try:
-        return orjson.dumps(message)
-    except orjson.JSONEncodeError:
-        # Half an emoji in a result: JSON can carry it only as an escape.
-        return json.dumps(message).encode()
+    await response.write(b"event: message\ndata: " + orjson.dumps(message) + b"\n\n")

@@ -24,6 +24,7 @@ def configuration() -> str:
         value = shown(name, getattr(defaults, name))
         choices = spec.metadata["choices"]
         facts = [
+            f"- flag of `serve`: `--{name.replace('_', '-')}`",
             f"- environment: `{spec.metadata['env']}`",
             f"- default: `{value}`" if value else "- default: not set",
         ]
@@ -38,7 +39,7 @@ _CONFIGURATION_HEAD = f"""\
 
 # Configuration
 
-A value comes from a flag of the command, else from the environment, else from the file, else it is
+A value comes from a flag of `serve`, else from the environment, else from the file, else it is
 the default. `cursor-gateway config` shows every value and where it came from.
 
 The file is `~/.config/cursor-gateway/config.toml` (below `$XDG_CONFIG_HOME` where that is set), or

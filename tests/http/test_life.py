@@ -161,6 +161,7 @@ async def gateway_process(fake: FakeAgent, *flags: str) -> AsyncIterator[tuple[A
     assert process.stderr is not None
     line = (await process.stderr.readline()).decode()
     while " on http://" not in line:
+        assert line, "the gateway did not start"
         line = (await process.stderr.readline()).decode()
     drain = asyncio.ensure_future(process.stderr.read())
     try:

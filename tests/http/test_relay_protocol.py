@@ -1,0 +1,129 @@
+"""The relay as official MCP clients see it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import aiohttp
+import httpx2
+import pytest
+from mcp import Client as McpClient
+from mcp import MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from cursor_gateway.core.conversation import ImageFile, Text, ToolResult, ToolSpec
+from cursor_gateway.relay import Line, Relay
+from tests.conftest import eventually
+
+BASH = ToolSpec("bash", "Runs.", {"type": "object", "properties": {"command": {"type": "string"}}})
+
+
+@pytest.fixture
+async def relay() -> AsyncIterator[Relay]:
+    relay = Relay(hold=50.0)
+    await relay.start()
+    yield relay
+    await relay.close()
+
+
+@pytest.fixture
+def line(relay: Relay) -> Line:
+    ids = itertools.count(1)
+    return relay.open_line([BASH], lambda: f"call_{next(ids)}")
+
+
+@asynccontextmanager
+async def connected(
+    relay: Relay, line: Line, mode: Literal["auto", "legacy"] = "auto"
+) -> AsyncIterator[McpClient]:
+    (server,) = relay.configuration(line)["mcpServers"].values()
+    async with httpx2.AsyncClient(headers=server["headers"]) as http:
+        transport = streamable_http_client(server["url"], http_client=http)
+        async with McpClient(transport, mode=mode) as mcp:
+            yield mcp
+
+
+async def waiting(line: Line) -> Any:
+    """The call that arrived."""
+    (call,) = await eventually(line.calls_for_client)
+    return call
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_official_client_lists_and_calls(
+    relay: Relay, line: Line, mode: Literal["auto", "legacy"]
+) -> None:
+    async with connected(relay, line, mode) as mcp:
+        bash, wait = (await mcp.list_tools()).tools
+        assert (bash.name, wait.name) == ("bash", "wait_for_result")
+        assert bash.annotations is not None and bash.annotations.read_only_hint
+        asked = asyncio.ensure_future(mcp.call_tool("bash", {"command": "ls"}))
+        call = await waiting(line)
+        assert not asked.done()
+        picture = ImageFile(b"\x89PNG", "png")
+        line.deliver([ToolResult(call.id, (Text("a.txt"), picture), is_error=True)])
+        result = await asked
+        assert [block.type for block in result.content] == ["text", "image"]
+        assert result.is_error
+
+
+async def test_a_cancelled_call_is_given_up(relay: Relay, line: Line) -> None:
+    async with connected(relay, line) as mcp:
+        asked = asyncio.ensure_future(mcp.call_tool("bash", {"command": "ls"}))
+        await waiting(line)
+        asked.cancel()
+        await eventually(lambda: line.lost)
+
+
+async def test_an_unknown_tool_and_an_unknown_ticket_are_errors(relay: Relay, line: Line) -> None:
+    async with connected(relay, line) as mcp:
+        with pytest.raises(MCPError, match="no tool 'rm'"):
+            await mcp.call_tool("rm", {})
+        nothing = await mcp.call_tool("wait_for_result", {"ticket": "call_99"})
+        assert nothing.is_error
+
+
+async def test_tools_that_were_added_are_told_with_the_next_result(
+    relay: Relay, line: Line
+) -> None:
+    async with connected(relay, line) as mcp:
+        asked = asyncio.ensure_future(mcp.call_tool("bash", {"command": "ls"}))
+        call = await waiting(line)
+        line.offer([BASH, ToolSpec("grep", "", {})])
+        line.deliver([ToolResult(call.id, (Text("x"),))])
+        await asked
+        listed = await mcp.list_tools(cache_mode="refresh")
+        assert [tool.name for tool in listed.tools] == ["bash", "grep", "wait_for_result"]
+
+
+async def test_what_is_not_mcp_is_refused(relay: Relay, line: Line) -> None:
+    (server,) = relay.configuration(line)["mcpServers"].values()
+
+    async def answer(method: str, body: str) -> tuple[int, str]:
+        async with session.request(
+            method, server["url"], data=body, headers=server["headers"]
+        ) as response:
+            return response.status, await response.text()
+
+    async with aiohttp.ClientSession() as session:
+        assert (await answer("GET", ""))[0] == 405
+        assert (await answer("DELETE", ""))[0] == 200
+        assert (await answer("POST", "{"))[0] == 400
+        assert (await answer("POST", "[]"))[0] == 400
+        assert (await answer("POST", '{"jsonrpc": "2.0", "method": "notifications/x"}'))[0] == 202
+        ping = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+        assert await answer("POST", ping) == (200, '{"jsonrpc":"2.0","id":1,"result":{}}')
+        assert "-32601" in (await answer("POST", ping.replace("ping", "tasks/list")))[1]
+
+
+async def test_a_line_that_is_closed_lets_its_calls_go(relay: Relay, line: Line) -> None:
+    async with connected(relay, line) as mcp:
+        asked = asyncio.ensure_future(mcp.call_tool("bash", {"command": "ls"}))
+        await waiting(line)
+        relay.close_line(line)
+        with pytest.raises(MCPError):
+            await asked
