@@ -156,6 +156,13 @@ def as_turn(prompt: str) -> str:
     return prompt if tagged else f'<turn from="user">\n{prompt}\n</turn>'
 
 
+def permissions() -> dict[str, list[str]]:
+    file = Path(".cursor/cli.json")
+    if not file.exists():
+        return {"allow": [], "deny": []}
+    return dict(json.loads(file.read_text())["permissions"])
+
+
 def relay_args(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     server = {"providerIdentifier": "client", "serverIdentifier": "client", "toolName": name}
     return {"name": f"client-{name}", "args": arguments, **server}
@@ -242,6 +249,15 @@ class Run:
         for call_id, name, args in calls:
             self.complete(call_id, args, self.call_until_done(name, args["args"]))
 
+    def do_shell_relay(self, argument: str) -> None:
+        """`[[shell-relay:bash command ls]]`, for clients that put backslashes before quotes."""
+        name, parameter, command = argument.split(" ", 2)
+        self.do_relay(f"{name} {json.dumps({parameter: command})}")
+
+    def do_shell_announce(self, argument: str) -> None:
+        name, parameter, command = argument.split(" ", 2)
+        self.do_announce(f"{name} {json.dumps({parameter: command})}")
+
     def do_relay_unannounced(self, argument: str) -> None:
         """Some versions leave the arguments out of the announcement."""
         self.do_init("")
@@ -257,8 +273,7 @@ class Run:
         self.complete(call_id, args, {"rejected": {"reason": "", "isReadonly": False}})
 
     def call_until_done(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        allowed = json.loads(Path(".cursor/cli.json").read_text())["permissions"]["allow"]
-        if self.mcp is None or "Mcp(client:*)" not in allowed:
+        if self.mcp is None or "Mcp(client:*)" not in permissions()["allow"]:
             return {"rejected": {"reason": "", "isReadonly": False}}
         try:
             result = self.mcp.call(name, arguments)
@@ -406,9 +421,7 @@ class Run:
     def do_act(self, command: str) -> None:
         """Go on and execute a shell command, as far as the permissions allow it."""
         time.sleep(0.2)
-        file = Path(".cursor/cli.json")
-        denied = json.loads(file.read_text())["permissions"]["deny"] if file.exists() else []
-        if "Shell(*)" not in denied:
+        if "Shell(*)" not in permissions()["deny"]:
             subprocess.run(command, shell=True, check=False)
 
     def do_touch(self, name: str) -> None:

@@ -244,6 +244,24 @@ async def test_parallel_calls_are_all_executed(
 
 @EVERY_PROGRAM
 @pytest.mark.timeout(600)
+async def test_a_task_of_several_steps_takes_one_agent(
+    program: Program, client: Client, fake: FakeAgent, tmp_path: Path
+) -> None:
+    user = desk(program, client, tmp_path)
+    steps = [
+        f"{kind}:{program.shell} {program.argument} echo {n} >> {user.project}/file{n}"
+        for n, kind in enumerate(("shell-relay", "shell-relay", "shell-announce", "shell-relay"))
+    ]
+    script = "".join(f"[[{step}]]" for step in steps)
+    output = await user.run(f"{script}[[text:All four.]][[then]][[text:Replayed.]]")
+    files = sorted(path.read_text() for path in user.project.glob("file*"))
+    assert files == ["0\n", "1\n", "2\n", "3\n"]
+    assert "All four." in output
+    assert sum("--approve-mcps" in run["argv"] for run in fake.runs()) == 1
+
+
+@EVERY_PROGRAM
+@pytest.mark.timeout(600)
 async def test_the_agents_own_shell_is_the_clients_shell(
     program: Program, client: Client, tmp_path: Path
 ) -> None:
@@ -266,7 +284,8 @@ async def test_a_second_turn_knows_the_first(
     await user.run("[[text:I am the first answer.]]")
     output = await user.run("[[text:And I am the second.]]", *program.resume)
     assert "And I am the second." in output
-    assert "I am the first answer." in fake.runs()[-1]["prompt"]
+    last = fake.runs()[-1]
+    assert "--resume" in last["argv"] or "I am the first answer." in last["prompt"]
 
 
 @EVERY_PROGRAM

@@ -150,13 +150,18 @@ FORMATS: dict[str, dict[str, Any]] = {
 }
 
 
-def script(turns: int, width: int) -> str:
+def script(channel: str, turns: int, width: int) -> str:
     """`turns` times `width` calls, then an answer."""
+    first, last, pause = {
+        "text": ("call", "call", "[[then]]"),
+        "relay": ("announce", "relay", ""),
+    }[channel]
+    steps = [first] * (width - 1) + [last]
     rounds = [
-        "".join(f'[[call:ls {{"path": "/{turn}/{at}"}}]]' for at in range(width))
+        "".join(f'[[{step}:ls {{"path": "/{turn}/{at}"}}]]' for at, step in enumerate(steps))
         for turn in range(turns)
     ]
-    return "[[then]]".join([*rounds, "[[text:All done.]]"])
+    return pause.join([*rounds, "[[text:All done.]]"])
 
 
 async def answer_of(api: openai.AsyncOpenAI, stream: bool, **body: Any) -> Any:
@@ -173,12 +178,13 @@ async def answer_of(api: openai.AsyncOpenAI, stream: bool, **body: Any) -> Any:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("width", [1, 5])
 @pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("channel", ["relay", "text"])
 async def test_tool_round_trips_ten_turns_deep(
-    client: Client, form: str, width: int, stream: bool
+    client: Client, fake: FakeAgent, channel: str, form: str, width: int, stream: bool
 ) -> None:
     turns = 10 if (form, width) == ("nested", 5) else 2
     body = {"model": "auto"} | FORMATS[form]
-    messages: list[Any] = [{"role": "user", "content": script(turns, width)}]
+    messages: list[Any] = [{"role": "user", "content": script(channel, turns, width)}]
     asked: list[str] = []
     async with sdk(client) as api:
         while True:
@@ -192,3 +198,4 @@ async def test_tool_round_trips_ten_turns_deep(
                 messages.append(result)
     assert asked == [f"/{turn}/{at}" for turn in range(turns) for at in range(width)]
     assert (choice.finish_reason, choice.message.content) == ("stop", "All done.")
+    assert channel == "text" or len(fake.runs()) == 1
