@@ -192,7 +192,8 @@ class Account:
     async def _watch(self) -> None:
         # One after the other: CLIs that start together disturb each other.
         for remembered in (self._sign_in, self._models, self._version):
-            await asyncio.shield(remembered.refresh())
+            if remembered.value is None:  # else a request was faster
+                await asyncio.shield(remembered.refresh())
         while True:
             await asyncio.sleep(SIGN_IN_WATCH if self.authenticated else NO_SIGN_IN_LASTS)
             await asyncio.shield(self._sign_in.refresh())

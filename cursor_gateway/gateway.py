@@ -16,11 +16,11 @@ from cursor_gateway import __version__
 from cursor_gateway.account import Account
 from cursor_gateway.agents.child import TERM_GRACE, Children
 from cursor_gateway.agents.cursor_cli import CursorCli, Located
-from cursor_gateway.agents.run import Order, Run, StartOver
+from cursor_gateway.agents.run import Chat, Order, Run, StartOver
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation
 from cursor_gateway.core.events import Event, Finished
-from cursor_gateway.core.history import Answer, history_of
+from cursor_gateway.core.history import Answer, history_of, split
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
 from cursor_gateway.relay import Relay
@@ -47,9 +47,11 @@ class Gateway:
             self._children.scratch, settings.workspace, settings.workspace_roots
         )
         self._relay = Relay(settings.relay_hold)
-        self.agent = CursorCli(settings, env, self._children, self.workspaces, self._relay)
-        self.account = Account(self.agent, settings)
         self._call_ids = CallIds(secrets.token_bytes(32), lambda: secrets.token_hex(6))
+        self.agent = CursorCli(
+            settings, env, self._children, self.workspaces, self._relay, self._call_ids.new
+        )
+        self.account = Account(self.agent, settings)
         self._sessions = Sessions(self.agent, self._call_ids, settings.session_ttl)
         self._channel = _Channel(settings.tool_channel)
         self._slots = _Slots(settings.slots, settings.queue)
@@ -118,27 +120,24 @@ class Gateway:
     def _started(self, ask: Ask) -> Run:
         """An agent that goes on with a chat, or reads everything."""
         chat, known = self._sessions.resumed(ask) or (None, 0)
-        return self._start(
-            ask, Order(ask.conversation, ask.model, ask.directory, chat=chat, known=known)
-        )
+        return self.agent.start(replace(self._order(ask), chat=chat, known=known))
 
-    def _start(self, ask: Ask, order: Order) -> Run:
-        tools = ask.conversation.callable_tools
-        if tools and self._channel.is_relay(self.agent.locate()):
-            line = self._relay.open_line(tools, self._call_ids.new)
-            line.one_at_a_time = not ask.conversation.parallel_calls
-            order = replace(order, line=line)
-        return self.agent.start(order)
+    def _order(self, ask: Ask) -> Order:
+        by_relay = bool(ask.conversation.callable_tools) and self._channel.is_relay(
+            self.agent.locate()
+        )
+        return Order(ask.conversation, ask.model, ask.directory, ask.caller, by_relay)
 
     def _start_over(self, ask: Ask, run: Run, refusal: StartOver) -> Run:
         """The same for an agent that reads everything, by the channel that it knows."""
+        order = self._order(ask)
         if refusal.because == "relay":
             self._channel.relay_is_ignored()
+            order = replace(order, by_relay=False)
         else:
             log.info("the agent did not take up its chat; it gets the whole conversation")
-        order = replace(run.order, chat=None, known=0, line=None)
         self.agent.end(run)
-        return self._start(ask, order)
+        return self.agent.start(order)
 
     def _ask_again(self, ask: Ask, run: Run, turn: Turn) -> Run:
         """Another agent, which also reads what was wrong with the answer of this one."""
@@ -146,7 +145,7 @@ class Gateway:
         conversation = replace(ask.conversation, messages=messages)
         self.agent.end(run)
         turn.begin(conversation)
-        return self._start(ask, Order(conversation, ask.model, ask.directory))
+        return self.agent.start(replace(self._order(ask), conversation=conversation))
 
     def _reply(self, run: Run, turn: Turn) -> None:
         if turn.replies and run.line is not None:
@@ -161,10 +160,19 @@ class Gateway:
         if turn.leaves_agent_waiting and run.is_waiting:
             run.put_back(turn.unread, turn.usage)
             self._sessions.park(ask, run, seen, told.calls)
-        elif turn.ended_with_agent:
-            self._sessions.keep(ask, run, seen)
-        else:
+            return
+        chat = self._sessions.keep(ask, run, seen) if turn.ended_with_agent else None
+        if not turn.ended_with_agent:
             self.agent.end(run)
+        self._prepare(ask, chat)
+
+    def _prepare(self, ask: Ask, chat: Chat | None) -> None:
+        """Have an agent ready for what comes next: this conversation again, if it looks like one
+        that goes on, or else another one like it."""
+        goes_on = ask.conversation.tools or split(ask.conversation.messages)[0]
+        empty = replace(ask.conversation, messages=())
+        order = replace(self._order(ask), conversation=empty)
+        self.agent.spares.want(replace(order, chat=chat if goes_on else None))
 
     def _note_loop(self, event: Event) -> None:
         if isinstance(event, Finished) and event.loop is not None:
@@ -189,6 +197,7 @@ class Gateway:
             "agent": agent,
             "slots": self._slots.state(),
             "tools": self._channel.state(self.agent.locate()) if agent["kind"] else None,
+            "warm": self.agent.spares.state(),
             "sessions": {"parked": self._sessions.parked, "chats": self._sessions.chats},
             "loops_stopped": self._loops_stopped,
         }
@@ -199,6 +208,7 @@ class Gateway:
     async def close(self, *, at_once: bool = False) -> None:
         """Stop every agent. `at_once` gives none of them time to leave by itself."""
         await self.account.close()
+        self.agent.spares.close()
         self._sessions.close()
         await self._relay.close()
         await self._children.close(0.0 if at_once else TERM_GRACE)

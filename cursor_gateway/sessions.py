@@ -131,6 +131,7 @@ class Sessions:
         line = parked.run.line
         assert line is not None
         line.offer(ask.conversation.callable_tools)
+        line.one_at_a_time = not ask.conversation.parallel_calls
         parked.run.go_on(_with_reminders(results, news))
         return parked.run
 
@@ -168,10 +169,10 @@ class Sessions:
 
     # Chats that wait for the user
 
-    def keep(self, ask: Ask, run: Run, seen: History) -> None:
+    def keep(self, ask: Ask, run: Run, seen: History) -> Chat | None:
         if not ask.may_resume or not run.session_id:
             self._agent.end(run)
-            return
+            return None
         if self.chats >= MAX_CHATS:
             self._forget(next(iter(self._kept.values())))
         keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen),)
@@ -182,6 +183,7 @@ class Sessions:
             if earlier := self._kept.get(key):
                 self._forget(earlier)
             self._kept[key] = kept
+        return kept.chat
 
     def resumed(self, ask: Ask) -> tuple[Chat, int] | None:
         """The chat that `ask` goes on with, and how many of its messages are in there."""

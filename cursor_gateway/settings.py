@@ -88,6 +88,11 @@ class Settings:
     queue: int = setting(
         100, "CURSOR_GATEWAY_QUEUE", "How many requests may wait for a slot before 429."
     )
+    warm: int = setting(
+        1,
+        "CURSOR_GATEWAY_WARM",
+        "How many agents are kept started for the next request of the same kind; 0 keeps none.",
+    )
     first_event_timeout: float = setting(
         120.0,
         "CURSOR_GATEWAY_FIRST_EVENT_TIMEOUT",
@@ -317,7 +322,7 @@ _DURATIONS = (
 def _check(settings: Settings, origins: Mapping[str, str]) -> None:
     if not 0 <= settings.port <= 65535:
         raise SettingsError(f"port must be between 0 and 65535, not {settings.port}.")
-    for name in ("tool_loop_max_repeat", "kept_responses_mb"):
+    for name in ("tool_loop_max_repeat", "kept_responses_mb", "warm"):
         if getattr(settings, name) < 0:
             raise SettingsError(f"{name} must not be negative.")
     for name in ("slots", "max_body_mb", "max_prompt_mb", "auth_check_timeout_ms"):

@@ -93,6 +93,8 @@ def fake(tmp_path: Path) -> FakeAgent:
         "HOME": str(tmp_path),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "FAKE_AGENT_DIR": str(home),
+        # Spares would be counted among the processes; their tests ask for them.
+        "CURSOR_GATEWAY_WARM": "0",
         "PYTHONPATH": str(TESTS.parent),
     }
     agent = FakeAgent(home, env)

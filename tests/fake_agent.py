@@ -148,7 +148,8 @@ def recalled(session: str) -> str:
 def remember(session: str, transcript: str, answer: str) -> None:
     file = chat_file(session)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f'{transcript}\n\n<turn from="assistant">\n{answer}\n</turn>\n\n')
+    text = f'{transcript}\n\n<turn from="assistant">\n{answer}\n</turn>\n\n'
+    file.write_bytes(text.encode("utf-8", "replace"))
 
 
 def as_turn(prompt: str) -> str:

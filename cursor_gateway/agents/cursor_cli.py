@@ -9,8 +9,8 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,7 @@ import orjson
 
 from cursor_gateway.agents.child import Child, Children
 from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts
+from cursor_gateway.agents.spares import Place, Spares
 from cursor_gateway.core.agent_text import (
     ModelList,
     SignIn,
@@ -30,7 +31,7 @@ from cursor_gateway.core.agent_text import (
 from cursor_gateway.core.prompt import Reading, render
 from cursor_gateway.core.relayed_tools import SERVER
 from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ContextTooLong
-from cursor_gateway.relay import Relay
+from cursor_gateway.relay import Line, Relay
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace, Workspaces
 
@@ -96,6 +97,7 @@ class CursorCli:
         children: Children,
         workspaces: Workspaces,
         relay: Relay,
+        new_call_id: Callable[[], str],
     ) -> None:
         self._settings = settings
         self._env = {name: value for name, value in env.items() if name not in _WITHHELD}
@@ -103,7 +105,9 @@ class CursorCli:
         self._children = children
         self._workspaces = workspaces
         self._relay = relay
+        self._new_call_id = new_call_id
         self._starts = Starts()
+        self.spares = Spares(settings.warm, self._starts, self._launch_spare, self._discard)
 
     @property
     def has_api_key(self) -> bool:
@@ -113,12 +117,18 @@ class CursorCli:
         return locate(self._settings, self._env)
 
     def start(self, order: Order) -> Run:
-        """An agent for `order`; its process starts with the first reading."""
-        chat = order.chat
+        """An agent for `order`; it gets its prompt with the first reading."""
+        place = self.spares.take(order) or self._place(order)
+        if place.line is not None:
+            place.line.one_at_a_time = not order.conversation.parallel_calls
         return Run(
             order,
-            chat.workspace if chat else self._workspaces.take(order.directory),
-            launch=self._launch,
+            place.workspace,
+            place.line,
+            place.child,
+            launch=lambda run: self._launch(run.order, run.workspace, run.line),
+            compose=self._compose,
+            heard=lambda seconds, is_spare: self.spares.heard(seconds, is_spare=is_spare),
             children=self._children,
             starts=self._starts,
             settings=self._settings,
@@ -139,7 +149,37 @@ class CursorCli:
         return Chat(run.session_id, run.workspace, run.end(lambda: None), store)
 
     def forget(self, chat: Chat) -> None:
+        self.spares.leave(chat.session_id)
         chat.gone.add_done_callback(lambda _: self._workspaces.release(chat.workspace))
+
+    def _place(self, order: Order) -> Place:
+        tools = order.conversation.callable_tools
+        line = self._relay.open_line(tools, self._new_call_id) if order.by_relay else None
+        workspace = order.chat.workspace if order.chat else self._workspaces.take(order.directory)
+        return Place(workspace, line)
+
+    def _launch_spare(self, order: Order) -> Place:
+        place = self._place(order)
+        try:
+            child = self._launch(order, place.workspace, place.line)
+        except BaseException:
+            self._discard(order, place)
+            raise
+        return replace(place, child=child)
+
+    def _discard(self, order: Order, place: Place) -> None:
+        """Of a spare: its chat and the chat's workspace stay."""
+        if place.line is not None:
+            self._relay.close_line(place.line)
+
+        def release() -> None:
+            if order.chat is None:
+                self._workspaces.release(place.workspace)
+
+        if place.child is None:
+            release()
+        else:
+            self._children.retire(place.child, then=release)
 
     def _store_of(self, run: Run) -> Path | None:
         """Where the CLI keeps the chat; None where its chats are somewhere else."""
@@ -149,27 +189,30 @@ class CursorCli:
         store = Path(config) / "chats" / folder / run.session_id
         return store if store.exists() else None
 
-    def _launch(self, order: Order, workspace: Workspace) -> Child:
-        prompt = render(order.conversation, self._reading(order, workspace))
+    def _launch(self, order: Order, workspace: Workspace, line: Line | None) -> Child:
+        """A process that has everything but its prompt."""
+        if order.conversation.callable_tools:
+            self._configure(order, workspace, line)
+        argv = [*self.locate().argv, *self._flags(order, workspace)]
+        log.debug("starting %s", argv)
+        return self._children.spawn(argv, self._env, workspace.path)
+
+    def _compose(self, run: Run) -> bytes:
+        """The prompt; its images are put where it says they are."""
+        prompt = render(run.order.conversation, self._reading(run))
         text = prompt.text.encode()
         if len(text) > self._settings.max_prompt_mb * 1024 * 1024:
             raise ContextTooLong(f"The conversation has {len(text)} bytes.")
         for name, data in prompt.files:
-            workspace.put(name, data)
-        if order.conversation.callable_tools:
-            self._configure(order, workspace)
-        argv = [*self.locate().argv, *self._flags(order, workspace)]
-        log.debug("starting %s", argv)
-        child = self._children.spawn(argv, self._env, workspace.path)
-        child.feed(text)
-        return child
+            run.workspace.put(name, data)
+        return text
 
-    def _reading(self, order: Order, workspace: Workspace) -> Reading:
-        image_folder = "" if workspace.is_scratch else str(workspace.scratch)
-        if order.line is None:
-            return Reading(image_folder, order.known)
-        tools = order.line.tools
-        return Reading(image_folder, order.known, SERVER, tools.wait_tool, tools.aliases)
+    def _reading(self, run: Run) -> Reading:
+        image_folder = "" if run.workspace.is_scratch else str(run.workspace.scratch)
+        if run.line is None:
+            return Reading(image_folder, run.order.known)
+        tools = run.line.tools
+        return Reading(image_folder, run.order.known, SERVER, tools.wait_tool, tools.aliases)
 
     def _flags(self, order: Order, workspace: Workspace) -> list[str]:
         flags = ["--print", "--output-format", "stream-json", "--stream-partial-output", "--trust"]
@@ -181,13 +224,13 @@ class CursorCli:
             flags += ["--mode", "ask"]
         if order.conversation.has_images and not workspace.is_scratch:
             flags += ["--add-dir", str(workspace.scratch)]
-        if order.line is not None:
+        if order.by_relay:
             flags.append("--approve-mcps")
         if order.chat is not None:
             flags += ["--resume", order.chat.session_id]
         return flags
 
-    def _configure(self, order: Order, workspace: Workspace) -> None:
+    def _configure(self, order: Order, workspace: Workspace, line: Line | None) -> None:
         """Make the CLI refuse its own tools: a call of them is the client's, or nobody's.
 
         The CLI obeys `deny` above all else, so with the relay only what is not on either list
@@ -195,12 +238,12 @@ class CursorCli:
         """
         denied = ["Shell(*)", "Write(**)", "WebFetch(*)"]
         denied += [] if order.conversation.has_images else ["Read(**)"]
-        denied += [] if order.line else ["Mcp(*:*)"]
-        allowed = [f"Mcp({SERVER}:*)"] if order.line else []
+        denied += [] if line else ["Mcp(*:*)"]
+        allowed = [f"Mcp({SERVER}:*)"] if line else []
         permissions = {"permissions": {"allow": allowed, "deny": denied}}
         workspace.put(".cursor/cli.json", orjson.dumps(permissions))
-        if order.line is not None:
-            servers = self._relay.configuration(order.line)
+        if line is not None:
+            servers = self._relay.configuration(line)
             workspace.put(".cursor/mcp.json", orjson.dumps(servers))
 
     async def sign_in(self) -> SignIn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,7 @@ from cursor_gateway.core.events import (
     TextDelta,
     Usage,
 )
+from cursor_gateway.core.history import tool_digest
 from cursor_gateway.errors import AgentFailed, AgentTimedOut, GatewayError
 from cursor_gateway.relay import Line
 from cursor_gateway.settings import Settings
@@ -36,6 +37,8 @@ log = logging.getLogger(__name__)
 
 # After `result` some versions never exit; a healthy one is gone in well under a second.
 LINGER_GRACE = 2.0
+# A spare has its start behind it. One that is silent for longer than a cold start takes is stuck.
+SPARE_PATIENCE = 5.0
 # Between the end of its output and its exit code.
 LAST_WORDS = 2.0
 # After the turn's closing repetition `result` follows at once. Where a background shell keeps the
@@ -69,11 +72,21 @@ class Order:
     conversation: Conversation
     model: str
     directory: Path | None = None
-    # By which it calls the client's tools; without it, it writes the calls.
-    line: Line | None = None
+    # Whose request it is; what is prepared for one is not for another.
+    caller: str = ""
+    # Whether it calls the client's tools over the relay, or else writes the calls.
+    by_relay: bool = False
     # The chat that it goes on with, and how many messages of the conversation are in it.
     chat: Chat | None = None
     known: int = 0
+
+    @property
+    def kind(self) -> Hashable:
+        """What is on the command line or in the workspace: all but the prompt."""
+        tools = tuple(map(tool_digest, self.conversation.callable_tools))
+        session = self.chat.session_id if self.chat else None
+        looks = self.conversation.has_images
+        return self.model, self.directory, self.caller, self.by_relay, session, looks, tools
 
 
 class StartOver(Exception):
@@ -89,8 +102,12 @@ class Run:
         self,
         order: Order,
         workspace: Workspace,
+        line: Line | None,
+        spare: Child | None,
         *,
-        launch: Callable[[Order, Workspace], Child],
+        launch: Callable[[Run], Child],
+        compose: Callable[[Run], bytes],
+        heard: Callable[[float, bool], None],
         children: Children,
         starts: Starts,
         settings: Settings,
@@ -98,23 +115,24 @@ class Run:
     ) -> None:
         self.order = order
         self.workspace = workspace
+        self.line = line
+        self._spare = spare
         self._launch = launch
+        self._compose = compose
+        self._heard = heard
         self._children = children
         self._starts = starts
         self._settings = settings
         self._redacted = redacted
         self._attempts = 0
         self._child: Child | None = None
+        self._fed_at: float | None = None
         self._stream = AgentStream(partial=True)
         self._unread: list[Event] = []
         self._is_heard = False
         # The usage that the client was told of so far.
         self.told = NOTHING
         self._patience = _Patience(settings)
-
-    @property
-    def line(self) -> Line | None:
-        return self.order.line
 
     @property
     def session_id(self) -> str:
@@ -149,6 +167,11 @@ class Run:
                 data = await self._patience.read(child, self._stream, restless=restless)
             except _Silence:
                 return []
+            except AgentTimedOut:
+                if not self._is_unheard_spare:
+                    raise
+                data = b""
+            self._note_first_word(data)
             if events := self._events(data):
                 self._check(events)
                 return events
@@ -168,24 +191,40 @@ class Run:
 
     def end(self, then: Callable[[], object]) -> asyncio.Future[None]:
         """Stop the process in the background, then call `then`."""
-        if self._child is None:
+        child = self._child or self._spare
+        if child is None:
             then()
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             done.set_result(None)
             return done
         patience = LINGER_GRACE if self._stream.finished else 0.0
-        return self._children.retire(self._child, patience, then)
+        return self._children.retire(child, patience, then)
 
     async def _start(self) -> Child:
-        self._attempts += 1
-        if self.order.chat is not None:
-            await asyncio.wait({self.order.chat.gone})
-        await self._starts.wait()
         self._stream = AgentStream(partial=True)
-        self._child = child = self._launch(self.order, self.workspace)
+        if self._spare is None:
+            self._attempts += 1
+            if self.order.chat is not None:
+                await asyncio.wait({self.order.chat.gone})
+            await self._starts.wait()
+        prompt = self._compose(self)
+        self._child = child = self._spare or self._launch(self)
+        self._patience = _Patience(self._settings, is_spare=child is self._spare)
+        child.feed(prompt)
+        self._fed_at = asyncio.get_running_loop().time()
         if self.line is not None:
             self.line.on_arrival = child.wake
         return child
+
+    @property
+    def _is_unheard_spare(self) -> bool:
+        return self._child is self._spare and self._fed_at is not None
+
+    def _note_first_word(self, data: bytes | None) -> None:
+        if self._fed_at is not None and data:
+            waited = asyncio.get_running_loop().time() - self._fed_at
+            self._heard(waited, self._child is self._spare)
+            self._fed_at = None
 
     def _events(self, data: bytes | None) -> list[Event]:
         events: list[Event] = []
@@ -215,16 +254,18 @@ class Run:
 
     async def _died(self, child: Child) -> None:
         """It ended without a result: raises, unless it is worth another start."""
-        exit_code = await child.exit_code(LAST_WORDS)
+        exit_code = None if self._is_unheard_spare else await child.exit_code(LAST_WORDS)
         words = f"{child.stderr}\n{self._stream.noise}"
         # The one failure that is nobody's fault: agents that start together break one file.
         is_race = not self._stream.session_id and is_config_race(words)
-        if not is_race or self._attempts == START_ATTEMPTS:
+        is_spare = self._is_unheard_spare
+        if not is_spare and (not is_race or self._attempts == START_ATTEMPTS):
             raise self._failed(classify_failure(self._redacted(words), exit_code=exit_code))
-        log.info("agents that started together met in cli-config.json; starting again")
-        self._starts.space_out()
-        self._children.retire(child)
-        self._child = None
+        if is_race:
+            log.info("agents that started together met in cli-config.json; starting again")
+            self._starts.space_out()
+        await asyncio.wait({self._children.retire(child)})
+        self._child = self._spare = None
 
     def _failed(self, error: GatewayError) -> Exception:
         """A chat that cannot be taken up is no failure, as long as nothing was said."""
@@ -257,10 +298,11 @@ class _Silence(Exception):
 class _Patience:
     """The three time-outs of one answer, each named in its error."""
 
-    def __init__(self, settings: Settings, *, heard: bool = False) -> None:
+    def __init__(self, settings: Settings, *, heard: bool = False, is_spare: bool = False) -> None:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + settings.total_timeout
+        self._first = SPARE_PATIENCE if is_spare else settings.first_event_timeout
         self._heard = heard
 
     async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
@@ -283,7 +325,7 @@ class _Patience:
         return data
 
     def _limit(self, stream: AgentStream) -> tuple[float, str]:
-        first, idle = self._settings.first_event_timeout, self._settings.idle_timeout
+        first, idle = self._first, self._settings.idle_timeout
         if not self._heard:
             return first, f"said nothing for {first:g} seconds (first_event_timeout)"
         if stream.turn_ended:

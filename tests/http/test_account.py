@@ -143,6 +143,13 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
             "reason": "tool_channel is auto",
             "served": {"relay": 0, "text": 0, "native": 0},
         },
+        "warm": {
+            "most": 0,
+            "spares": 0,
+            "used": 0,
+            "first_word_ms": {"cold": None, "spare": None},
+            "starts_before_prompt": None,
+        },
         "sessions": {"parked": 0, "chats": 0},
         "loops_stopped": 0,
     }

@@ -31,18 +31,28 @@ async def forget(client: Client, response_id: str) -> tuple[int, Any]:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_goes_on_from_an_earlier_one(
-    client: Client, fake: FakeAgent, stream: bool
+    start: Start, fake: FakeAgent, stream: bool
 ) -> None:
-    first = await respond(client, "[[text:I am first.]]", stream=stream, instructions="Whisper.")
-    more = {"previous_response_id": first["id"], "stream": stream}
-    second = await respond(client, "[[text:I am second.]]", **more)
-    assert second["previous_response_id"] == first["id"]
-    await respond(client, "[[text:I am third.]]", previous_response_id=second["id"])
+    async with start(session_reuse=False) as client:
+        first = await respond(
+            client, "[[text:I am first.]]", stream=stream, instructions="Whisper."
+        )
+        more = {"previous_response_id": first["id"], "stream": stream}
+        second = await respond(client, "[[text:I am second.]]", **more)
+        assert second["previous_response_id"] == first["id"]
+        await respond(client, "[[text:I am third.]]", previous_response_id=second["id"])
     prompt = fake.runs()[-1]["prompt"]
     said = ["[[text:I am first.]]", "I am first.\n", "[[text:I am second.]]", "I am second.\n"]
     places = [prompt.index(words) for words in said]
     assert places == sorted(places)
     assert "Whisper." in fake.runs()[0]["prompt"] and "Whisper." not in prompt
+
+
+async def test_an_earlier_response_is_a_chat_that_goes_on(client: Client, fake: FakeAgent) -> None:
+    first = await respond(client, "[[text:I am first.]]")
+    await respond(client, "[[text:I am second.]]", previous_response_id=first["id"])
+    assert "--resume" in fake.runs()[1]["argv"]
+    assert fake.runs()[1]["prompt"] == "[[text:I am second.]]"
 
 
 async def test_a_kept_response_is_shown_and_forgotten(client: Client) -> None:

@@ -1,0 +1,154 @@
+"""Spares: agents that are started before anybody asks, with their stdin open.
+
+The CLI takes a second or more to start. A spare has that behind it when the request comes, and only
+reads its prompt. It can serve exactly one *kind* of request: everything on its command line and in
+its workspace is fixed. So there are few, each for what is likely to come next; they expire, and a
+request that finds none, or one that is broken, starts an agent as if there were no spares.
+
+Whether the CLI really starts before its stdin ends, nobody has said. So it is measured: how long an
+agent takes from its prompt to its first word, cold and as a spare.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.run import Order, Starts
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.relay import Line
+from cursor_gateway.workspaces import Workspace
+
+log = logging.getLogger(__name__)
+
+LIFETIME = 300.0
+# One that dies sooner will do it again.
+WORTH_REPLACING_AFTER = 10.0
+_SAMPLES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an agent works, the line by which it calls tools, and its process if it has one."""
+
+    workspace: Workspace
+    line: Line | None
+    child: Child | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Spare:
+    order: Order
+    place: Place
+    born: float
+    timer: asyncio.TimerHandle
+
+
+class Spares:
+    def __init__(
+        self,
+        most: int,
+        starts: Starts,
+        launch: Callable[[Order], Place],
+        discard: Callable[[Order, Place], object],
+    ) -> None:
+        self._most = most
+        self._starts = starts
+        self._launch = launch
+        self._discard = discard
+        self._ready: dict[Hashable, _Spare] = {}
+        self._coming: dict[Hashable, asyncio.Task[None]] = {}
+        self._used = 0
+        self._seconds = {False: deque[float](maxlen=_SAMPLES), True: deque[float](maxlen=_SAMPLES)}
+
+    def want(self, order: Order) -> None:
+        """Have an agent ready for the next request of this kind, soon and in the background."""
+        if self._most and order.kind not in self._ready and order.kind not in self._coming:
+            task = asyncio.get_running_loop().create_task(self._prepare(order))
+            self._coming[order.kind] = task
+            task.add_done_callback(lambda _: self._coming.pop(order.kind, None))
+
+    def take(self, order: Order) -> Place | None:
+        """A spare for `order`, if there is one that lives. None is left behind in its chat."""
+        coming = self._coming.get(order.kind)
+        if coming is not None:
+            coming.cancel()
+        spare = self._take_out(order.kind)
+        if order.chat is not None and spare is None:
+            self.leave(order.chat.session_id)
+        if spare is None or spare.place.child is None or spare.place.child.exited.done():
+            return None
+        self._used += 1
+        return spare.place
+
+    def leave(self, session_id: str) -> None:
+        """Nobody may be in this chat any more."""
+        waiting = [spare.order for spare in self._ready.values()]
+        for order in waiting:
+            if order.chat is not None and order.chat.session_id == session_id:
+                self._end(order.kind)
+
+    def heard(self, seconds: float, *, is_spare: bool) -> None:
+        """An agent took so long from its prompt to its first word."""
+        self._seconds[is_spare].append(seconds)
+
+    def close(self) -> None:
+        for task in self._coming.values():
+            task.cancel()
+        for kind in list(self._ready):
+            self._end(kind)
+
+    def state(self) -> dict[str, Any]:
+        cold, warm = (
+            round(median(seconds) * 1000, 1) if seconds else None
+            for seconds in (self._seconds[False], self._seconds[True])
+        )
+        early = None if cold is None or warm is None else warm < cold / 2
+        return {
+            "most": self._most,
+            "spares": len(self._ready),
+            "used": self._used,
+            "first_word_ms": {"cold": cold, "spare": warm},
+            "starts_before_prompt": early,
+        }
+
+    async def _prepare(self, order: Order) -> None:
+        if order.chat is not None:
+            await asyncio.wait({order.chat.gone})
+        await self._starts.wait()
+        try:
+            place = self._launch(order)
+        except (GatewayError, OSError) as error:
+            log.debug("no spare: %s", error)
+            return
+        while len(self._ready) >= self._most:
+            self._end(next(iter(self._ready)))
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(LIFETIME, self._end, order.kind)
+        spare = self._ready[order.kind] = _Spare(order, place, loop.time(), timer)
+        assert place.child is not None
+        place.child.exited.add_done_callback(lambda _: self._died(spare))
+
+    def _died(self, spare: _Spare) -> None:
+        if self._ready.get(spare.order.kind) is not spare:
+            return
+        self._end(spare.order.kind)
+        lived = asyncio.get_running_loop().time() - spare.born
+        if lived >= WORTH_REPLACING_AFTER and spare.order.chat is None:
+            self.want(spare.order)
+
+    def _take_out(self, kind: Hashable) -> _Spare | None:
+        spare = self._ready.pop(kind, None)
+        if spare is not None:
+            spare.timer.cancel()
+        return spare
+
+    def _end(self, kind: Hashable) -> None:
+        if spare := self._take_out(kind):
+            self._discard(spare.order, spare.place)
