@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage clients bench-parsing docs golden check clean
+.PHONY: help serve test lint format types coverage clients mcp-servers bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -12,6 +12,7 @@ help:
 	@echo "make check     lint, format, types"
 	@echo "make coverage  the tests with branch coverage and its limits"
 	@echo "make clients   run real coding agents from npm against the gateway"
+	@echo "make mcp-servers  run real MCP servers from npm behind the bridge"
 	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make docs      write the generated pages of docs/ anew"
 	@echo "make golden    write the golden frames of tests/golden/ anew; read the diff"
@@ -70,6 +71,18 @@ $(CLIENTS)/.installed: Makefile
 clients: $(VENV)/.installed-dev $(CLIENTS)/.installed
 	CLIENTS_DIR=$(CLIENTS) $(BIN)/python -m pytest -v tests/clients/real_programs.py
 
+MCP_SERVERS := .mcp-servers
+$(MCP_SERVERS)/.installed: Makefile
+	@command -v npm >/dev/null || { echo "make mcp-servers needs node and npm"; exit 1; }
+	mkdir -p $(MCP_SERVERS)
+	cd $(MCP_SERVERS) && npm install --no-fund --no-audit --loglevel=error --no-save \
+		@modelcontextprotocol/server-everything@2026.8.31 \
+		@modelcontextprotocol/server-filesystem@2026.8.31
+	@touch $@
+
+mcp-servers: $(VENV)/.installed-dev $(MCP_SERVERS)/.installed
+	MCP_SERVERS_DIR=$(MCP_SERVERS) $(BIN)/python -m pytest -v tests/bridge/real_servers.py
+
 bench-parsing: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.parsing
 
@@ -80,4 +93,4 @@ golden: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.dialects.golden
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) $(MCP_SERVERS) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,24 +6,32 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from cursor_gateway import __version__
+from cursor_gateway.cli_mcp import mcp
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.settings import FIELDS, Loaded, Settings, SettingsError, load, shown
+from cursor_gateway.terminal import (
+    complete,
+    config_option,
+    error_console,
+    json_option,
+    log_to_stderr,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from cursor_gateway.agents.cursor_cli import Located
     from cursor_gateway.server import Server
-
-T = TypeVar("T")
 
 
 def main() -> NoReturn:
@@ -75,19 +83,9 @@ def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--config",
-        "config_file",
-        type=click.Path(path_type=Path),
-        help="Configuration file. [env: CURSOR_GATEWAY_CONFIG]",
-    )(command)
-
-
 _demo_option = click.option(
     "--demo", flag_value="on", help="Answer from the built-in demo agent; no model is behind it."
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -100,14 +98,17 @@ def cli() -> None:
     """
 
 
+cli.add_command(mcp)
+
+
 @cli.command()
 @_setting_options
-@_config_option
+@config_option
 def serve(config_file: Path | None, **flags: Any) -> None:
     """Start the gateway and serve until Ctrl-C."""
     loaded = load(flags, os.environ, config_file)
-    _log_to_stderr(loaded.settings)
-    _complete(_serve(loaded.settings))
+    log_to_stderr(loaded.settings)
+    complete(_serve(loaded.settings))
 
 
 async def _serve(settings: Settings) -> None:
@@ -119,7 +120,7 @@ async def _serve(settings: Settings) -> None:
 def _announce(server: Server, settings: Settings) -> None:
     from cursor_gateway.agents.cursor_cli import locate
 
-    console = _console()
+    console = error_console()
     console.print(f"[bold]cursor-gateway {__version__}[/] on [bold cyan]{server.base_url}[/]")
     try:
         agent = locate(settings, os.environ)
@@ -154,15 +155,15 @@ def _announce_demo(console: Console) -> None:
 @_demo_option
 @_option("workspace")
 @_option("agent_mode")
-@_json_option
-@_config_option
+@json_option
+@config_option
 def ask(
     prompt: str | None, model: str, as_json: bool, config_file: Path | None, **flags: Any
 ) -> None:
     """Ask once, without a server. PROMPT may also come from a pipe."""
     question = prompt if prompt is not None else _piped()
     loaded = load(flags, os.environ, config_file)
-    _complete(_ask(loaded.settings, question, model, as_json))
+    complete(_ask(loaded.settings, question, model, as_json))
 
 
 def _piped() -> str:
@@ -189,7 +190,7 @@ async def _ask(settings: Settings, question: str, model: str, as_json: bool) -> 
     finally:
         await gateway.close()
     if as_json:
-        _print_json(fold.body())
+        print_json(fold.body())
     else:
         click.echo()
 
@@ -206,30 +207,30 @@ def _print_events(events: list[Any]) -> None:
 
 @cli.command()
 @_demo_option
-@_json_option
-@_config_option
+@json_option
+@config_option
 def models(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     """List the models of the signed-in account."""
     loaded = load(flags, os.environ, config_file)
-    listed = _complete(_with_account(loaded.settings, lambda account: account.models()))
+    listed = complete(_with_account(loaded.settings, lambda account: account.models()))
     if as_json:
-        _print_json([{"id": model.id, "name": model.name} for model in listed])
+        print_json([{"id": model.id, "name": model.name} for model in listed])
         return
-    _print_table(("id", "name"), [(model.id, model.name) for model in listed])
+    print_table(("id", "name"), [(model.id, model.name) for model in listed])
 
 
 @cli.command()
 @_demo_option
-@_json_option
-@_config_option
+@json_option
+@config_option
 def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     """Show the agent, the sign-in and which of Cursor's files exist. Exit code 1 if signed out."""
     loaded = load(flags, os.environ, config_file)
     agent = _located(loaded.settings)
-    sign_in = _complete(_with_account(loaded.settings, lambda account: account.sign_in()))
+    sign_in = complete(_with_account(loaded.settings, lambda account: account.sign_in()))
     files = [(str(path), path.exists()) for path in _auth_files(os.environ)]
     if as_json:
-        _print_json(
+        print_json(
             {
                 "agent": {"kind": agent.kind, "path": agent.path},
                 "authenticated": sign_in.authenticated,
@@ -240,14 +241,14 @@ def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     else:
         state = f"signed in as {sign_in.account}" if sign_in.authenticated else "not signed in"
         click.echo(f"{agent.kind} ({agent.path}): {state}")
-        _print_table(("file", ""), [(path, "exists" if there else "-") for path, there in files])
+        print_table(("file", ""), [(path, "exists" if there else "-") for path, there in files])
     if not sign_in.authenticated:
         click.echo("Run `cursor-gateway login` to sign in.", err=True)
         sys.exit(1)
 
 
 @cli.command()
-@_config_option
+@config_option
 def login(config_file: Path | None) -> None:
     """Sign in to Cursor in the browser, by the CLI's own `login`."""
     import subprocess
@@ -257,29 +258,22 @@ def login(config_file: Path | None) -> None:
 
 
 @cli.command("config")
-@_json_option
-@_config_option
+@json_option
+@config_option
 def show_config(as_json: bool, config_file: Path | None) -> None:
     """Show every setting, its value and where the value came from."""
     loaded = load({}, os.environ, config_file)
     rows = _config_rows(loaded)
     if as_json:
-        _print_json({name: {"value": value, "origin": origin} for name, value, origin in rows})
+        print_json({name: {"value": value, "origin": origin} for name, value, origin in rows})
     else:
-        _print_table(("setting", "value", "from"), rows)
+        print_table(("setting", "value", "from"), rows)
 
 
 def _config_rows(loaded: Loaded) -> list[tuple[str, str, str]]:
     return [
         (name, shown(name, getattr(loaded.settings, name)), loaded.origins[name]) for name in FIELDS
     ]
-
-
-def _complete(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end. asyncio is half of what `--help` would have to load."""
-    import asyncio
-
-    return asyncio.run(work)
 
 
 async def _with_account(settings: Settings, question: Callable[[Any], Any]) -> Any:
@@ -310,38 +304,3 @@ def _auth_files(env: Any) -> list[Path]:
         for folder in dict.fromkeys(folders)
         for name in ("cli-config.json", "auth.json")
     ]
-
-
-def _log_to_stderr(settings: Settings) -> None:
-    import logging
-
-    logging.basicConfig(
-        level=logging.DEBUG if settings.debug else logging.INFO,
-        format="%(asctime)s %(levelname).1s %(message)s",
-        datefmt="%H:%M:%S",
-    )
-    # It would log every scheduled callback, prompts in their arguments included.
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True)
-
-
-def _print_table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*row)
-    # In a pipe no line may be folded: scripts read lines.
-    Console(width=None if sys.stdout.isatty() else 1000).print(table)
-
-
-def _print_json(body: object) -> None:
-    import orjson
-
-    click.echo(orjson.dumps(body, option=orjson.OPT_INDENT_2).decode())

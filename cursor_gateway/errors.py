@@ -14,12 +14,14 @@
     │   ├── RouteNotFound         404
     │   ├── ResponseNotFound      404
     │   │   └── PreviousResponseNotFound
+    │   ├── ToolNotFound          404
     │   ├── MethodNotAllowed      405
     │   └── WebSocketRefused      426
     ├── AccessDenied              403  who is asking, or from where
     │   ├── HostNotAllowed        403
     │   ├── OriginNotAllowed      403
     │   ├── WorkspaceNotAllowed   403
+    │   ├── ToolCallsNotAllowed   403
     │   └── InvalidApiKey         401
     ├── AgentRefused                   Cursor or its CLI says no, and will say no again
     │   ├── NotAuthenticated      401
@@ -137,6 +139,12 @@ class PreviousResponseNotFound(ResponseNotFound):
     hint = "Responses are kept in memory, and not for ever: send the whole conversation as `input`."
 
 
+class ToolNotFound(InvalidRequest):
+    status = 404
+    code = "tool_not_found"
+    hint = "`GET /v1/tools` or `cursor-gateway mcp list` shows which there are."
+
+
 class MethodNotAllowed(InvalidRequest):
     status = 405
     code = "method_not_allowed"
@@ -168,6 +176,11 @@ class OriginNotAllowed(AccessDenied):
 class WorkspaceNotAllowed(AccessDenied):
     code = "workspace_not_allowed"
     hint = "Name its parent in the setting `workspace_roots` to allow it."
+
+
+class ToolCallsNotAllowed(AccessDenied):
+    code = "tool_calls_not_allowed"
+    hint = "Set `mcp_call_endpoint` to let clients call MCP tools directly."
 
 
 class InvalidApiKey(AccessDenied):

@@ -23,6 +23,7 @@ from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.core.history import Answer, history_of, split
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
+from cursor_gateway.mcp_bridge import Bridge
 from cursor_gateway.relay import Relay
 from cursor_gateway.sessions import Ask, Sessions
 from cursor_gateway.settings import Settings
@@ -54,12 +55,14 @@ class Gateway:
         self.account = Account(self.agent, settings)
         self._sessions = Sessions(self.agent, self._call_ids, settings.session_ttl)
         self._channel = _Channel(settings.tool_channel)
+        self.bridge = Bridge(settings, env, self._children)
         self._slots = _Slots(settings.slots, settings.queue)
         self._loops_stopped = 0
 
     async def start(self) -> None:
         await self._relay.start()
         self.account.start()
+        self.bridge.start()
 
     async def answer(
         self,
@@ -193,7 +196,8 @@ class Gateway:
             "status": "error" if problem else "ok",
             "version": __version__,
             "auth": "authenticated" if self.account.authenticated else "not_authenticated",
-            "mcp": {"enabled": False, "servers": 0, "tools": 0},
+            "mcp": self.bridge.summary(),
+            "mcp_servers": self.bridge.state(),
             "agent": agent,
             "slots": self._slots.state(),
             "tools": self._channel.state(self.agent.locate()) if agent["kind"] else None,
@@ -207,6 +211,7 @@ class Gateway:
 
     async def close(self, *, at_once: bool = False) -> None:
         """Stop every agent. `at_once` gives none of them time to leave by itself."""
+        await self.bridge.close()
         await self.account.close()
         self.agent.spares.close()
         self._sessions.close()

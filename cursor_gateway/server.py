@@ -10,8 +10,8 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import orjson
@@ -31,6 +31,8 @@ from cursor_gateway.errors import (
     ModelNotFound,
     RouteNotFound,
     ShuttingDown,
+    ToolCallsNotAllowed,
+    ToolNotFound,
     UnsupportedParameter,
     WebSocketRefused,
 )
@@ -123,6 +125,8 @@ class Server:
             app.router.add_get(f"{kept}/input_items", self._list_input_items)
             app.router.add_get(f"{prefix}/models", self._list_models)
             app.router.add_get(prefix + "/models/{id:.+}", self._show_model)
+            app.router.add_get(f"{prefix}/tools", self._list_tools)
+            app.router.add_post(prefix + "/tools/{id}/call", self._call_tool)
         app.router.add_get("/health", self._health)
         return app
 
@@ -246,11 +250,7 @@ class Server:
             check_content_type(request.headers.get("Content-Type", ""))
             exchange = self._parse(dialect, await _body(request))
             directory = self._gateway.workspaces.choose(request.headers.get("X-Cursor-Workspace"))
-            if self._draining:
-                raise ShuttingDown("The gateway is shutting down.")
-            self._active += 1
-            self._idle.clear()
-            try:
+            with self._working():
                 answer = self._gateway.answer(
                     exchange.conversation,
                     directory,
@@ -258,10 +258,6 @@ class Server:
                     may_resume=request.headers.get("X-Cursor-Session", "").lower() != "off",
                 )
                 return await self._delivery.deliver(request, exchange, answer)
-            finally:
-                self._active -= 1
-                if not self._active:
-                    self._idle.set()
 
         return converse
 
@@ -270,6 +266,38 @@ class Server:
         if dialect is responses:
             return responses.parse(body, self._kept)
         return dialect.parse(body)
+
+    async def _list_tools(self, request: web.Request) -> web.Response:
+        bridge = self._gateway.bridge
+        counts = {name: bridge.summary()[name] for name in ("servers", "tools")}
+        return json_response({"object": "list", "data": bridge.listing(), "mcp": counts})
+
+    async def _call_tool(self, request: web.Request) -> web.Response:
+        if not self._settings.mcp_call_endpoint:
+            raise ToolCallsNotAllowed("Tools may not be called directly.")
+        check_content_type(request.headers.get("Content-Type", ""))
+        arguments = (await _body(request)).get("arguments", {})
+        if not isinstance(arguments, dict):
+            raise InvalidRequest("`arguments` must be an object.", param="arguments")
+        name, bridge = request.match_info["id"], self._gateway.bridge
+        if not bridge.owns(name):
+            raise ToolNotFound(f"There is no tool {name!r}.")
+        with self._working():
+            return json_response(await bridge.call(name, arguments))
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """What the shutdown waits for."""
+        if self._draining:
+            raise ShuttingDown("The gateway is shutting down.")
+        self._active += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
 
 
 @asynccontextmanager
@@ -366,6 +394,7 @@ _ROUTES = (
     f"POST /v1{messages.COUNT_PATH}",
     f"GET and DELETE /v1{responses.PATH}/{{id}}",
     "GET /v1/models",
+    "GET /v1/tools",
     "GET /health",
 )
 

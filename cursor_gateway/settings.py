@@ -164,6 +164,41 @@ class Settings:
         "CURSOR_GATEWAY_SHOW_ACTIVITY",
         "Show the tools that the agent runs by itself as `reasoning_content`.",
     )
+    mcp: bool = setting(
+        True,
+        "CURSOR_GATEWAY_MCP",
+        "Connect the MCP servers that `opencode.json` names, and offer their tools.",
+    )
+    mcp_other_files: bool = setting(
+        False,
+        "CURSOR_GATEWAY_MCP_OTHER_FILES",
+        "Take MCP servers from Cursor's `mcp.json` and from `.mcp.json`, too.",
+    )
+    mcp_allow: tuple[str, ...] = setting(
+        (),
+        "CURSOR_GATEWAY_MCP_ALLOW",
+        "The only tools of MCP servers to use, such as `github/get_*`, or `github` for all of one.",
+    )
+    mcp_deny: tuple[str, ...] = setting(
+        (),
+        "CURSOR_GATEWAY_MCP_DENY",
+        "Tools of MCP servers not to use, in the same form; wins over `mcp_allow`.",
+    )
+    mcp_connect_timeout: float = setting(
+        60.0,
+        "CURSOR_GATEWAY_MCP_CONNECT_TIMEOUT",
+        "Seconds in which an MCP server must be ready; the first `npx` of one downloads it.",
+    )
+    mcp_call_timeout: float = setting(
+        120.0,
+        "CURSOR_GATEWAY_MCP_CALL_TIMEOUT",
+        "Seconds that an MCP server may be silent in a call, where its entry has no `timeout`.",
+    )
+    mcp_call_endpoint: bool = setting(
+        False,
+        "CURSOR_GATEWAY_MCP_CALL_ENDPOINT",
+        "Let clients call MCP tools directly, by `POST /v1/tools/{id}/call`.",
+    )
     auth_check_timeout_ms: int = setting(
         5000, "CURSOR_ACP_AUTH_CHECK_TIMEOUT", "Milliseconds that `cursor-agent status` may take."
     )
@@ -316,6 +351,7 @@ _KINDS: Mapping[str, str] = {
 _DURATIONS = (
     *("first_event_timeout", "idle_timeout", "total_timeout", "keep_alive", "heartbeat"),
     *("relay_hold", "session_ttl"),
+    *("mcp_connect_timeout", "mcp_call_timeout"),
 )
 
 

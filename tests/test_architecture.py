@@ -14,8 +14,9 @@ IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "cl
 
 # Who may import whom: a module may use those to the right of it, and `errors`.
 ORDER = [
-    *("cli", "server", "protocol", "delivery", "gateway", "account", "sessions", "agents"),
-    *("relay", "workspaces", "response_store", "core", "errors"),
+    *("cli", "cli_mcp", "terminal", "server", "protocol", "delivery", "gateway", "account"),
+    *("mcp_bridge", "mcp_server", "mcp_connection", "sessions", "agents", "relay", "workspaces"),
+    *("mcp_files", "response_store", "core", "errors"),
 ]
 
 
@@ -58,6 +59,15 @@ def test_dialects_are_known_at_the_edge_only() -> None:
         and any(name.startswith("cursor_gateway.dialects") for name in imports(path))
     }
     assert knowing == {"server", "protocol", "delivery", "cli"}
+
+
+def test_one_module_imports_mcp() -> None:
+    """It takes a second, so it must be easy to see who pays."""
+    heavy = {"mcp", "mcp_types", "anyio", "httpx2"}
+    importing = {
+        path.stem for path in MODULES if {name.split(".")[0] for name in imports(path)} & heavy
+    }
+    assert importing == {"mcp_connection"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

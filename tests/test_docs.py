@@ -33,7 +33,7 @@ def test_every_command_and_endpoint_is_in_the_docs() -> None:
         assert f"`cursor-gateway {command}" in readme
     for dialect in DIALECTS:
         assert f"## POST /v1{dialect.PATH}" in api
-    for path in ("/v1/models", "/v1/responses/{id}", "/health"):
+    for path in ("/v1/models", "/v1/responses/{id}", "/v1/tools", "/health"):
         assert f"## GET {path}" in api
     for name in FIELDS:
         assert f"## {name}\n" in (ROOT / "docs" / "configuration.md").read_text()

@@ -51,7 +51,13 @@ class Child:
     """Use it only inside the event loop that spawned it."""
 
     def __init__(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, mark: str, stdout: int
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        mark: str,
+        stdout: int,
+        hear: Callable[[bytes], object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._mark = mark
@@ -69,6 +75,7 @@ class Child:
         self._stdout_fd = self._process.stdout.fileno() if self._process.stdout else -1
         self._stderr_fd = self._process.stderr.fileno()
         self._stderr = bytearray()
+        self._hear = hear
         self._feeding: asyncio.Task[None] | None = None
         self._woken = False
         self._waiting: asyncio.Future[None] | None = None
@@ -97,7 +104,21 @@ class Child:
 
     def feed(self, data: bytes) -> None:
         """Write all of `data` to its stdin, in the background, and close it."""
-        self._feeding = self._loop.create_task(self._feed(memoryview(data)))
+        self._feeding = self._loop.create_task(self._feed(data))
+
+    async def write(self, data: bytes) -> bool:
+        """Write `data` to its stdin; False when it ended or stopped reading before it had all."""
+        rest, fd = memoryview(data), self._stdin.fileno()
+        try:
+            while rest and not self._exited.done():
+                try:
+                    rest = rest[os.write(fd, rest[:READ_BYTES]) :]
+                except BlockingIOError:
+                    await self._ready(self._loop.add_writer, self._loop.remove_writer, fd)
+        except BrokenPipeError:
+            # It stopped reading. Why, its own words or its exit will say.
+            pass
+        return not rest
 
     async def read(self) -> bytes | None:
         """What it wrote to stdout since the last call; empty once it ended, None after `wake`."""
@@ -132,35 +153,28 @@ class Child:
         self._stdin.close()
         if self._stdout_fd >= 0:
             self._loop.add_reader(self._stdout_fd, self._discard_stdout)
-        family = self._family()
+        family = self.family()
         if not await self._exits_within(patience):
-            family |= self._family()
+            family |= self.family()
             process_tree.signal_all(family, signal.SIGTERM)
             await self._exits_within(grace)
         await self._sweep(family)
         self._close()
 
-    def _family(self) -> set[Process]:
+    def family(self) -> set[Process]:
+        """The living processes of its tree, itself among them."""
         return process_tree.members(self.pid, self._mark)
 
-    async def _feed(self, rest: memoryview) -> None:
-        fd = self._stdin.fileno()
+    async def _feed(self, data: bytes) -> None:
         try:
-            while rest and not self._exited.done():
-                try:
-                    rest = rest[os.write(fd, rest[:READ_BYTES]) :]
-                except BlockingIOError:
-                    await self._ready(self._loop.add_writer, self._loop.remove_writer, fd)
-        except BrokenPipeError:
-            # It stopped reading. Why, its own words or its exit will say.
-            pass
+            await self.write(data)
         finally:
             self._stdin.close()
 
     async def _sweep(self, family: set[Process]) -> None:
         """Until none of `family` is left, nor of those who were born meanwhile."""
         for _ in range(SWEEPS):
-            family = process_tree.still_alive(family) | self._family()
+            family = process_tree.still_alive(family) | self.family()
             if not family and self._exited.done():
                 return
             process_tree.signal_all(family, signal.SIGKILL)
@@ -207,13 +221,16 @@ class Child:
             self._loop.call_soon_threadsafe(self._exited.set_result, code)
 
     def _collect_stderr(self) -> None:
+        """One read, which empties the pipe; who writes faster must not hold the event loop."""
         try:
-            while data := os.read(self._stderr_fd, READ_BYTES):
-                self._stderr += data
-                del self._stderr[:-STDERR_TAIL_BYTES]
-            self._loop.remove_reader(self._stderr_fd)
+            data = os.read(self._stderr_fd, READ_BYTES)
         except BlockingIOError:
-            pass
+            return
+        if not data:
+            self._loop.remove_reader(self._stderr_fd)
+        self._stderr += data
+        del self._stderr[:-STDERR_TAIL_BYTES]
+        self._hear(data)
 
     def _discard_stdout(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -235,7 +252,8 @@ class Children:
 
     Where the whole process is the gateway's (`owns_process`), a child that nobody here started is
     an orphan of some agent. Whose, cannot be seen; but when all agents that ran when it was first
-    seen are gone, its own is among them.
+    seen are gone, its own is among them. Residents (MCP servers) are no agents: they stay for as
+    long as the gateway and would keep every orphan alive, and what carries their mark is theirs.
     """
 
     def __init__(self, *, owns_process: bool) -> None:
@@ -244,6 +262,7 @@ class Children:
         self._id = secrets.token_hex(8)
         self._counter = 0
         self._alive: set[Child] = set()
+        self._residents: set[Child] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self.scratch = Path(tempfile.mkdtemp(prefix="cursor-gateway-")).resolve()
         process_tree.adopt_orphans()
@@ -262,14 +281,36 @@ class Children:
         *,
         stdout: int = subprocess.PIPE,
     ) -> Child:
+        child = self._spawn(argv, env, cwd, stdout, hear=lambda data: None)
+        self._alive.add(child)
+        return child
+
+    def spawn_resident(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        hear: Callable[[bytes], object],
+    ) -> Child:
+        """A child that is no agent and outlives them. `hear` is given all it writes to stderr."""
+        child = self._spawn(argv, env, cwd, subprocess.PIPE, hear)
+        self._residents.add(child)
+        return child
+
+    def _spawn(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        stdout: int,
+        hear: Callable[[bytes], object],
+    ) -> Child:
         self._counter += 1
         mark = f"{self._id}.{self._counter}."
         try:
-            child = Child(argv, env, cwd, mark, stdout)
+            return Child(argv, env, cwd, mark, stdout, hear)
         except OSError as error:
             raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.") from error
-        self._alive.add(child)
-        return child
 
     def retire(
         self, child: Child, patience: float = 0.0, then: Callable[[], object] = lambda: None
@@ -282,8 +323,10 @@ class Children:
         for task in self._endings:
             task.cancel()
         await asyncio.gather(*self._endings, return_exceptions=True)
-        await asyncio.gather(*(child.stop(grace=grace) for child in self._alive))
+        everyone = self._alive | self._residents
+        await asyncio.gather(*(child.stop(grace=grace) for child in everyone))
         self._alive.clear()
+        self._residents.clear()
         self._end_orphans()
         shutil.rmtree(self.scratch, ignore_errors=True)
         await asyncio.to_thread(self._dismiss_guardian)
@@ -298,6 +341,7 @@ class Children:
         try:
             await child.stop(patience)
             self._alive.discard(child)
+            self._residents.discard(child)
             self._end_orphans()
         finally:
             then()
@@ -305,8 +349,10 @@ class Children:
     def _end_orphans(self) -> None:
         if not self._owns_process:
             return
-        known = {child.pid for child in self._alive} | {self._guardian.pid}
+        known = {child.pid for child in self._alive | self._residents} | {self._guardian.pid}
         found = process_tree.strangers(known)
+        for resident in self._residents:
+            found -= resident.family()
         self._orphans = {orphan: self._orphans.get(orphan, set(self._alive)) for orphan in found}
         ownerless = [orphan for orphan, owners in self._orphans.items() if not owners & self._alive]
         process_tree.signal_all(ownerless, signal.SIGKILL)

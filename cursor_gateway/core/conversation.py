@@ -22,6 +22,21 @@ class ImageFile:
     extension: str
 
 
+_IMAGE_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"GIF87a", "gif"),
+    (b"GIF89a", "gif"),
+)
+
+
+def image_kind(data: bytes) -> str:
+    """The extension for an image that a model can look at; empty for anything else."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for magic, kind in _IMAGE_SIGNATURES if data.startswith(magic)), "")
+
+
 @dataclass(frozen=True, slots=True)
 class ImageLink:
     url: str

@@ -7,19 +7,12 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from cursor_gateway.core.conversation import ImageFile, ImageLink
+from cursor_gateway.core.conversation import ImageFile, ImageLink, image_kind
 from cursor_gateway.errors import InvalidImage, InvalidRequest
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 MAX_STRINGS = 16
 MAX_STRING_LENGTH = 1000
-
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "png"),
-    (b"\xff\xd8\xff", "jpg"),
-    (b"GIF87a", "gif"),
-    (b"GIF89a", "gif"),
-)
 
 
 def expect_object(value: object, param: str) -> Mapping[str, Any]:
@@ -93,15 +86,9 @@ def image_file(payload: str, param: str) -> ImageFile:
         data = base64.b64decode(payload, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidImage(f"The image at `{param}` is not valid base64.", param=param) from None
-    extension = _image_kind(data)
+    extension = image_kind(data)
     if not extension:
         raise InvalidImage(
             f"The data at `{param}` is not a PNG, JPEG, GIF or WebP image.", param=param
         )
     return ImageFile(data, extension)
-
-
-def _image_kind(data: bytes) -> str:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "webp"
-    return next((kind for magic, kind in _SIGNATURES if data.startswith(magic)), "")

@@ -136,6 +136,7 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
         "version": state["version"],
         "auth": "authenticated",
         "mcp": {"enabled": False, "servers": 0, "tools": 0},
+        "mcp_servers": [],
         "agent": {"kind": "cursor-agent", "path": path, "version": "2026.09.18-fake"},
         "slots": {"total": 10, "busy": 0, "waiting": 0},
         "tools": {

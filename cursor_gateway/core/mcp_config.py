@@ -1,0 +1,298 @@
+"""MCP servers as people write them down: the texts of configuration files in, servers out.
+
+OpenCode has `mcp` (in its second version with `servers` below it), everybody else `mcpServers`.
+What is wrong with one entry costs that entry and one warning, which names the file and the key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+Transport = Literal["auto", "http", "sse"]
+
+_REMOTE_TYPES: Mapping[str, Transport] = {
+    "remote": "auto",
+    "http": "http",
+    "streamable-http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+_LOCAL_TYPES = frozenset({"local", "stdio"})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    path: str
+    text: str
+    # OpenCode writes `{env:NAME}`; Cursor's and Claude Code's files write `${NAME}`.
+    is_opencode: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A program that is started and spoken to through its stdin and stdout."""
+
+    name: str
+    # The file that describes it.
+    origin: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    # Empty for the project's own.
+    directory: str = ""
+    # Seconds that one request may take; None for the gateway's own limit.
+    timeout: float | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(self.environment.values())
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteServer:
+    name: str
+    origin: str
+    url: str
+    headers: Mapping[str, str]
+    transport: Transport = "auto"
+    timeout: float | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        # Keys travel in the address, too, and in each header behind a word such as `Bearer`.
+        words = (word for value in self.headers.values() for word in value.split())
+        return (*words, *re.split(r"[?&=]", self.url)[1:])
+
+
+Server = LocalServer | RemoteServer
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    servers: tuple[Server, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which tools are used: patterns such as `github/create_*`, or `github` for all of them."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    def allows(self, server: str, tool: str) -> bool:
+        path = f"{server}/{tool}"
+        if any(fnmatchcase(path, _pattern(entry)) for entry in self.deny):
+            return False
+        return not self.allow or any(fnmatchcase(path, _pattern(entry)) for entry in self.allow)
+
+    def wants(self, server: str) -> bool:
+        """Whether any tool of `server` can be allowed: else it is not even started."""
+        denied = any(_pattern(entry) == f"{server}/*" for entry in self.deny)
+        servers = (_pattern(entry).partition("/")[0] for entry in self.allow)
+        return not denied and (not self.allow or any(fnmatchcase(server, name) for name in servers))
+
+
+def _pattern(entry: str) -> str:
+    return entry if "/" in entry else f"{entry}/*"
+
+
+class _Bad(Exception):
+    """What is wrong with an entry."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    file: ConfigFile
+    section: str
+    name: str
+    fields: dict[str, Any]
+
+    def warning(self, what: str) -> str:
+        return f"{self.file.path}: {self.section}.{self.name}: {what}"
+
+
+def parse(
+    files: Sequence[ConfigFile], env: Mapping[str, str], read: Callable[[str, str], str]
+) -> Configured:
+    """The servers of `files`, of which a later one overrides the earlier.
+
+    `read(path, named)` is the text of the file that the configuration file at `path` names.
+    """
+    entries: dict[str, _Entry] = {}
+    warnings: list[str] = []
+    for file in files:
+        for entry in _entries(file, warnings):
+            entries[entry.name] = _overriding(entry, entries.get(entry.name))
+    servers: list[Server] = []
+    for entry in entries.values():
+        try:
+            if _is_enabled(entry.fields):
+                substitution = _Substitution(entry.file, env, read)
+                servers.append(_server(entry, substitution.of(entry.fields)))
+                warnings += [entry.warning(missing) for missing in substitution.missing()]
+        except _Bad as bad:
+            warnings.append(entry.warning(str(bad)))
+    return Configured(tuple(servers), tuple(warnings))
+
+
+def _entries(file: ConfigFile, warnings: list[str]) -> Iterator[_Entry]:
+    try:
+        document = json.loads(_without_comments(file.text.removeprefix("\ufeff")))
+    except (ValueError, RecursionError) as error:
+        warnings.append(f"{file.path}: not valid JSON: {error}")
+        return
+    for section, listed in _sections(document):
+        if not isinstance(listed, dict):
+            warnings.append(f"{file.path}: {section}: must be an object")
+            continue
+        for name, fields in listed.items():
+            if isinstance(fields, dict):
+                yield _Entry(file, section, name, fields)
+            else:
+                warnings.append(f"{file.path}: {section}.{name}: must be an object")
+
+
+def _sections(document: object) -> Iterator[tuple[str, object]]:
+    if not isinstance(document, dict):
+        return
+    if "mcpServers" in document:
+        yield "mcpServers", document["mcpServers"]
+    if "mcp" in document:
+        listed = document["mcp"]
+        below = listed.get("servers") if isinstance(listed, dict) else None
+        if isinstance(below, dict) and not below.keys() & {"type", "command", "url", "enabled"}:
+            yield "mcp.servers", below
+        else:
+            yield "mcp", listed
+
+
+def _overriding(entry: _Entry, earlier: _Entry | None) -> _Entry:
+    """A project may switch a server of the user's on or off without describing it again."""
+    if earlier is None or entry.fields.keys() & {"command", "url"}:
+        return entry
+    return _Entry(earlier.file, earlier.section, entry.name, earlier.fields | entry.fields)
+
+
+def _is_enabled(fields: Mapping[str, Any]) -> bool:
+    return fields.get("enabled") is not False and fields.get("disabled") is not True
+
+
+def _server(entry: _Entry, fields: Mapping[str, Any]) -> Server:
+    kind = fields.get("type", "remote" if "url" in fields else "local")
+    name, origin, timeout = entry.name, entry.file.path, _timeout(fields.get("timeout"))
+    if kind in _REMOTE_TYPES:
+        url = fields.get("url")
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise _Bad("`url` must be an address that begins with http:// or https://")
+        headers = _texts(fields.get("headers"), "headers")
+        return RemoteServer(name, origin, url, headers, _REMOTE_TYPES[kind], timeout)
+    if kind not in _LOCAL_TYPES:
+        raise _Bad("`type` must be `local` or `remote`")
+    environment = _texts(fields.get("environment", fields.get("env")), "environment")
+    directory = fields.get("cwd", "")
+    if not isinstance(directory, str):
+        raise _Bad("`cwd` must be a path")
+    return LocalServer(name, origin, _command(fields), environment, directory, timeout)
+
+
+def _command(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    command, args = fields.get("command"), fields.get("args", [])
+    words = [command] if isinstance(command, str) else command
+    if not isinstance(words, list) or not isinstance(args, list) or not words or not words[0]:
+        raise _Bad("`command` must be the words of a command, or a program with `args` beside it")
+    if not all(isinstance(word, str) and "\0" not in word for word in (*words, *args)):
+        raise _Bad("`command` and `args` may hold only texts")
+    return (*words, *args)
+
+
+def _texts(value: object, where: str) -> Mapping[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _Bad(f"`{where}` must be an object of texts")
+    for name, text in value.items():
+        if not isinstance(text, str | int | float) or "\0" in f"{name}{text}" or "=" in name:
+            raise _Bad(f"`{where}.{name}` must be a text")
+    return {name: _as_text(text) for name, text in value.items()}
+
+
+def _as_text(value: str | int | float) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _timeout(value: object) -> float | None:
+    """Milliseconds, as OpenCode counts; its second version has several of them."""
+    if isinstance(value, dict):
+        value = value.get("request")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise _Bad("`timeout` must be a number of milliseconds")
+    return value / 1000
+
+
+class _Substitution:
+    """Puts variables and files into the texts of one entry."""
+
+    _OPENCODE = re.compile(r"\{(env|file):([^}]+)\}")
+    _OTHERS = re.compile(r"\$\{(?:(env):)?(\w+)(?::-([^}]*))?\}")
+
+    def __init__(
+        self, file: ConfigFile, env: Mapping[str, str], read: Callable[[str, str], str]
+    ) -> None:
+        self._file = file
+        self._env = env
+        self._read = read
+        self._unset: dict[str, None] = {}
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: self.of(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.of(inner) for inner in value]
+        if not isinstance(value, str):
+            return value
+        if self._file.is_opencode:
+            return self._OPENCODE.sub(self._opencode, value)
+        return self._OTHERS.sub(self._other, value)
+
+    def missing(self) -> Iterator[str]:
+        if self._unset:
+            yield f"{', '.join(self._unset)}: not set in the environment, and so empty"
+
+    def _opencode(self, found: re.Match[str]) -> str:
+        if found[1] == "env":
+            return self._variable(found[2], None)
+        try:
+            return self._read(self._file.path, found[2]).strip()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text"
+            raise _Bad(f"{found[0]} cannot be read: {reason}") from None
+
+    def _other(self, found: re.Match[str]) -> str:
+        return self._variable(found[2], found[3])
+
+    def _variable(self, name: str, default: str | None) -> str:
+        value = self._env.get(name) or default
+        if value is None:
+            self._unset[name] = None
+        return value or ""
+
+
+_STRING = r'"(?:\\.|[^"\\])*"'
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
+
+
+def _without_comments(text: str) -> str:
+    """JSON, with each character where it was, so that errors name the right place."""
+    return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+
+
+def _blank(found: re.Match[str]) -> str:
+    return found[1] or re.sub(r"[^\n]", " ", found[0])

@@ -1,0 +1,54 @@
+"""Names for the tools of MCP servers: `mcp__server__tool`, within what every model accepts.
+
+Servers are known from the configuration and get their part of the name once, so that it does not
+depend on who is connected. It holds no `__`, so no two servers can meet in one name. What differs
+from the original is given out in the order of the originals, so that the same tools always get the
+same names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+
+# OpenAI's limit, the lowest of all.
+MAX_NAME = 64
+MAX_SERVER = 24
+_HASH = 8
+
+
+def server_parts(names: Iterable[str]) -> Mapping[str, str]:
+    """The part of the name that stands for each server."""
+    return _unique({name: _server_part(name) for name in names}, MAX_SERVER)
+
+
+def tool_names(server_part: str, tools: Iterable[str]) -> Mapping[str, str]:
+    """What each tool of one server is called by the model."""
+    prefix = f"mcp__{server_part}__"
+    clean = {tool: prefix + re.sub(r"[^A-Za-z0-9_-]", "_", tool) for tool in tools}
+    return _unique(clean, MAX_NAME, prefix)
+
+
+def _server_part(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]+|_+", "_", name).strip("_") or "server"
+
+
+def _unique(wanted: Mapping[str, str], limit: int, prefix: str = "") -> Mapping[str, str]:
+    given: dict[str, str] = {}
+    taken: set[str] = set()
+    for original in sorted(wanted, key=lambda name: (prefix + name != wanted[name], name)):
+        name, number = _shortened(wanted[original], original, limit), 1
+        while name in taken:
+            number += 1
+            name = f"{_shortened(wanted[original], original, limit - 4)}_{number}"
+        taken.add(name)
+        given[original] = name
+    return given
+
+
+def _shortened(name: str, original: str, limit: int) -> str:
+    if len(name) <= limit:
+        return name
+    digest = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+    return f"{name[: limit - _HASH - 1].rstrip('_')}_{digest}"
