@@ -105,6 +105,9 @@ class Account:
         self._version: Remembered[str] = Remembered(agent.version)
         self._watching: asyncio.Task[None] | None = None
 
+    def adopt(self, settings: Settings) -> None:
+        self._aliases = settings.aliases
+
     def start(self) -> None:
         self._watching = asyncio.get_running_loop().create_task(self._watch())
 

@@ -15,16 +15,19 @@ import click
 
 from cursor_gateway import __version__
 from cursor_gateway.cli_mcp import mcp
+from cursor_gateway.cli_service import completion, service
+from cursor_gateway.cli_setup import setup
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.settings import FIELDS, Loaded, Settings, SettingsError, load, shown
 from cursor_gateway.terminal import (
     complete,
     config_option,
-    error_console,
     json_option,
     log_to_stderr,
     print_json,
     print_table,
+    set_log_level,
+    stderr_console,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +101,8 @@ def cli() -> None:
     """
 
 
-cli.add_command(mcp)
+for _command in (mcp, setup, service, completion):
+    cli.add_command(_command)
 
 
 @cli.command()
@@ -106,21 +110,30 @@ cli.add_command(mcp)
 @config_option
 def serve(config_file: Path | None, **flags: Any) -> None:
     """Start the gateway and serve until Ctrl-C."""
-    loaded = load(flags, os.environ, config_file)
-    log_to_stderr(loaded.settings)
-    complete(_serve(loaded.settings))
+    settings = load(flags, os.environ, config_file).settings
+    log_to_stderr(settings)
+
+    def reload() -> Settings:
+        fresh = load(flags, os.environ, config_file).settings
+        set_log_level(fresh)
+        return fresh
+
+    complete(_serve(settings, reload))
 
 
-async def _serve(settings: Settings) -> None:
-    from cursor_gateway.server import serve_until_signal
+async def _serve(settings: Settings, reload: Callable[[], Settings]) -> None:
+    from cursor_gateway.lifetime import serve_until_signal
 
-    await serve_until_signal(settings, os.environ, lambda server: _announce(server, settings))
+    def announce(server: Server) -> None:
+        _announce(server, settings)
+
+    await serve_until_signal(settings, os.environ, announce, reload)
 
 
 def _announce(server: Server, settings: Settings) -> None:
     from cursor_gateway.agents.cursor_cli import locate
 
-    console = error_console()
+    console = stderr_console()
     console.print(f"[bold]cursor-gateway {__version__}[/] on [bold cyan]{server.base_url}[/]")
     try:
         agent = locate(settings, os.environ)

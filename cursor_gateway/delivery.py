@@ -37,6 +37,9 @@ class Delivery:
         # Done when the gateway can wait no longer for answers to finish.
         self._stopping = stopping
 
+    def adopt(self, settings: Settings) -> None:
+        self._settings = settings
+
     async def deliver(
         self, request: web.Request, exchange: Exchange, answer: Batches
     ) -> web.StreamResponse:

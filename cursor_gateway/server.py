@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import secrets
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -37,9 +36,10 @@ from cursor_gateway.errors import (
     WebSocketRefused,
 )
 from cursor_gateway.gateway import Gateway
+from cursor_gateway.presence import holder
 from cursor_gateway.protocol import Runner
 from cursor_gateway.response_store import ResponseStore
-from cursor_gateway.settings import Settings, SettingsError, load
+from cursor_gateway.settings import Settings, SettingsError, load, reloaded
 
 log = logging.getLogger(__name__)
 
@@ -92,13 +92,25 @@ class Server:
             raise SettingsError(_cannot_listen(self._settings, error)) from error
         self.port = self._runner.addresses[0][1]
 
-    async def drain(self, seconds: float) -> None:
-        """Take nothing new, and let what is running finish within `seconds`."""
+    def reload(self, load_again: Callable[[], Settings]) -> None:
+        """Take over what may change while answers run. What cannot be used changes nothing."""
+        try:
+            self._settings, late = reloaded(self._settings, load_again())
+        except SettingsError as error:
+            log.error("not reloaded: %s", error)  # noqa: TRY400 - the message says it all
+            return
+        self._admission = Admission(self._settings)
+        self._delivery.adopt(self._settings)
+        self._gateway.account.adopt(self._settings)
+        log.info("reloaded%s", f"; only a restart changes {', '.join(late)}" if late else "")
+
+    async def drain(self) -> None:
+        """Take nothing new, and let what is running finish within the grace."""
         self._draining = True
         if self._site is not None:
             await self._site.stop()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._settings.shutdown_grace):
                 await self._idle.wait()
         except TimeoutError:
             log.info("%d answers did not finish in time", self._active)
@@ -402,25 +414,6 @@ _ROUTES = (
 def _cannot_listen(settings: Settings, error: OSError) -> str:
     where = f"{settings.host}:{settings.port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use, perhaps by another gateway. Choose a port with --port."
+        by = holder(settings.port, os.environ) or "another program"
+        return f"{where} is in use by {by}. Choose another port with --port."
     return f"Cannot listen on {where}: {error.strerror or error}."
-
-
-async def serve_until_signal(
-    settings: Settings, env: Mapping[str, str], announce: Callable[[Server], None]
-) -> None:
-    """Serve until Ctrl-C or SIGTERM; the second of them ends everything at once."""
-    loop = asyncio.get_running_loop()
-    signals: asyncio.Queue[None] = asyncio.Queue()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, signals.put_nowait, None)
-    async with serving(settings, env, owns_process=True) as server:
-        announce(server)
-        await signals.get()
-        log.info("finishing what is running; once more to stop at once")
-        second = asyncio.ensure_future(signals.get())
-        drained = asyncio.ensure_future(server.drain(settings.shutdown_grace))
-        await asyncio.wait({second, drained}, return_when=asyncio.FIRST_COMPLETED)
-        server.in_a_hurry = second.done()
-        drained.cancel()
-        second.cancel()

@@ -223,6 +223,13 @@ class Loaded:
 
 FIELDS: Mapping[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(Settings)}
 
+# What a running gateway takes over on SIGHUP. The rest is bound to what was started with it: the
+# socket, the slots, the agent and its directories.
+RELOADED = (
+    *("api_key", "allowed_hosts", "cors_origins", "aliases", "keep_alive", "heartbeat"),
+    *("shutdown_grace", "debug", "timing"),
+)
+
 
 def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None) -> Loaded:
     path = file or config_file(env)
@@ -245,6 +252,16 @@ def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = N
     settings = Settings(**values)
     _check(settings, origins)
     return Loaded(settings, origins)
+
+
+def reloaded(running: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
+    """What a running gateway goes on with, and which changed settings need a restart."""
+    changed = [name for name in FIELDS if getattr(running, name) != getattr(fresh, name)]
+    taken = {name: getattr(fresh, name) for name in changed if name in RELOADED}
+    settings = dataclasses.replace(running, **taken)
+    # Again: the key may have gone from a file whose new host would not need one.
+    _check(settings, {"host": "as it runs"})
+    return settings, [name for name in changed if name not in RELOADED]
 
 
 def config_file(env: Mapping[str, str]) -> Path:

@@ -39,11 +39,8 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
 def log_to_stderr(settings: Settings) -> None:
     import logging
 
-    logging.basicConfig(
-        level=logging.DEBUG if settings.debug else logging.INFO,
-        format="%(asctime)s %(levelname).1s %(message)s",
-        datefmt="%H:%M:%S",
-    )
+    logging.basicConfig(format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S")
+    set_log_level(settings)
     # It would log every scheduled callback, prompts in their arguments included.
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     # They log what is said to MCP servers, and addresses with keys in them. What goes wrong there
@@ -52,7 +49,13 @@ def log_to_stderr(settings: Settings) -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def error_console() -> Console:
+def set_log_level(settings: Settings) -> None:
+    import logging
+
+    logging.getLogger().setLevel(logging.DEBUG if settings.debug else logging.INFO)
+
+
+def stderr_console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cursor_gateway import errors
+from cursor_gateway.clients import CLIENTS
 from cursor_gateway.core.native_tools import TABLE
-from cursor_gateway.settings import FIELDS, Settings, shown
+from cursor_gateway.settings import FIELDS, RELOADED, Settings, shown
 
 DOCS = Path(__file__).parent
 NOTICE = "<!-- Written by `make docs` from the program itself; edit docs/generate.py instead. -->"
@@ -30,6 +31,8 @@ def configuration() -> str:
         ]
         if choices:
             facts.append(f"- one of: {', '.join(f'`{choice}`' for choice in choices)}")
+        if name in RELOADED:
+            facts.append("- taken over on SIGHUP")
         sections.append(f"## {name}\n\n{spec.metadata['help']}\n\n" + "\n".join(facts))
     return "\n\n".join([_CONFIGURATION_HEAD, *sections]) + "\n"
 
@@ -56,6 +59,10 @@ fast = "composer-2.5-fast"
 
 A name that does not exist is an error, with a suggestion. In the environment, lists are separated
 by commas and pairs are written `name=value`.
+
+On SIGHUP (`systemctl --user reload cursor-gateway`) a running gateway reads the file again and
+takes over the settings that say so below; the log names those that changed and need a restart. A
+file that cannot be used changes nothing.
 
 Besides these, the gateway passes on what Cursor's CLI reads itself: `CURSOR_API_KEY` (an API key
 instead of the browser sign-in; it never appears on a command line), `CURSOR_CONFIG_DIR`,
@@ -120,7 +127,52 @@ _TABLE_ENDS = "<!-- end of the table -->"
 _TOOLS_HEAD = "| the agent's tool | the client's, by any of these names |\n|---|---|"
 
 
+def clients_page() -> str:
+    rows = [
+        f"| {client.title} | `cursor-gateway setup {client.name}` | "
+        f"[{client.page}]({client.page}) | {client.tried_with} |"
+        for client in CLIENTS.values()
+    ]
+    return "\n".join([_CLIENTS_HEAD, *rows, _CLIENTS_TAIL])
+
+
+_CLIENTS_HEAD = f"""\
+{NOTICE}
+
+# Clients
+
+Start the gateway (`cursor-gateway serve`), then let the client be set up:
+
+```sh
+cursor-gateway setup                     # what is installed here, and where it points
+cursor-gateway setup opencode            # what would be changed in its file, and nothing more
+cursor-gateway setup opencode --write    # change it
+cursor-gateway setup opencode --undo     # give it back, byte for byte
+cursor-gateway setup opencode --launch   # or change nothing, and only start it for the gateway
+```
+
+`--write` keeps comments, order and layout of the file, and a copy of it as it was. What you or the
+client change in it later, `--undo` leaves. The models are those of the running gateway, else those
+of `cursor-agent`; `--model ID`, several times if you like, chooses some, the first as default. With
+`--launch`, what stands after `--` goes to the client:
+`cursor-gateway setup codex --launch -- exec "Rename the function"`.
+
+| client | set up by | guide | tried with |
+|---|---|---|---|"""
+
+_CLIENTS_TAIL = """\
+| OpenAI SDKs and everything else | | [openai-sdk.md](openai-sdk.md) | openai 3.49 (Python) |
+
+If you set an `api_key` for the gateway, `setup` gives it to the client; by hand, put it where the
+pages have `-`. Whatever the client, its tools are executed by the client, on its own files; see
+[tools.md](../tools.md). `make clients` sets the real programs up and runs them against the gateway:
+a plain answer, a tool that changes a file, three calls at once, the agent's own shell handed to the
+client, a second turn.
+"""
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
+    "clients/README.md": clients_page,
     "configuration.md": configuration,
     "errors.md": error_page,
     "tools.md": tools_page,

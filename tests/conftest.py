@@ -92,6 +92,8 @@ def fake(tmp_path: Path) -> FakeAgent:
         "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "XDG_RUNTIME_DIR": str(tmp_path / "runtime"),
         "FAKE_AGENT_DIR": str(home),
         # Spares would be counted among the processes; their tests ask for them.
         "CURSOR_GATEWAY_WARM": "0",

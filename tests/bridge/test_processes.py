@@ -31,7 +31,7 @@ async def ready(url: str, servers: int) -> Any:
 
 async def test_servers_and_their_orphans_outlive_the_agents(fake: FakeAgent, mcp: Mcp) -> None:
     mcp.add("good", "orphans")
-    async with gateway_process(fake) as (process, url):
+    async with gateway_process(fake, "--no-session-reuse") as (process, url):
         await ready(url, 1)
         before = await eventually(lambda: len(mcp.processes()) == 2 and sorted(mcp.processes()))
         for prompt in ("[[text:one]]", "[[text:two]]"):

@@ -7,12 +7,10 @@ Not part of `make test`: it downloads half a gigabyte. `CLIENTS_DIR` names the f
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,11 +22,10 @@ SECONDS = 150.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How a client is configured and run, as its guide in docs/clients/ says."""
+    """How a client is run, as its guide in docs/clients/ says, once `setup` has configured it."""
 
     name: str
     shell: str
-    configure: Callable[[Path, str], None]
     argv: tuple[str, ...]
     # Put before the prompt to go on with the last conversation; None where that needs a login.
     resume: tuple[str, ...] | None
@@ -36,81 +33,10 @@ class Program:
     argument: str = "command"
 
 
-def write_json(path: Path, content: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content))
-
-
-def opencode(home: Path, url: str) -> None:
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": url, "apiKey": "-"},
-        "models": {"auto": {"tool_call": True, "limit": {"context": 200000, "output": 32000}}},
-    }
-    config = {
-        "provider": {"cursor": provider},
-        "model": "cursor/auto",
-        "small_model": "cursor/auto",
-    }
-    write_json(home / ".config" / "opencode" / "opencode.json", config)
-
-
-def pi(home: Path, url: str) -> None:
-    provider = {
-        "baseUrl": url,
-        "apiKey": "NO_KEY",
-        "api": "openai-completions",
-        "models": [{"id": "auto", "name": "auto"}],
-    }
-    write_json(home / ".pi" / "agent" / "models.json", {"providers": {"cursor": provider}})
-
-
-def omp(home: Path, url: str) -> None:
-    path = home / ".omp" / "agent" / "models.yml"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        "providers:\n  cursor:\n"
-        f"    baseUrl: {url}\n    apiKey: NO_KEY\n    api: openai-completions\n"
-        "    models:\n      - id: auto\n        name: auto\n        reasoning: false\n"
-        "        input: [text]\n        contextWindow: 200000\n        maxTokens: 32000\n"
-        "        cost: {input: 0, output: 0, cacheRead: 0, cacheWrite: 0}\n"
-    )
-
-
-def droid(home: Path, url: str) -> None:
-    model = {
-        "model": "auto",
-        "id": "custom:cursor",
-        "index": 0,
-        "displayName": "Cursor",
-        "baseUrl": url,
-        "apiKey": "-",
-        "provider": "generic-chat-completion-api",
-        "maxOutputTokens": 16000,
-    }
-    write_json(home / ".factory" / "settings.json", {"customModels": [model]})
-
-
-def claude_code(home: Path, url: str) -> None:
-    """All of it is environment; its base has no `/v1`."""
-    (home / "base_url").write_text(url.removesuffix("/v1"))
-
-
-def codex(home: Path, url: str) -> None:
-    path = home / ".codex" / "config.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        'model = "auto"\nmodel_provider = "cursor"\n\n'
-        f'[model_providers.cursor]\nname = "Cursor"\nbase_url = "{url}"\n'
-        'env_key = "NO_KEY"\nwire_api = "responses"\n'
-    )
-
-
 PROGRAMS = (
     Program(
         "codex",
         "exec_command",
-        codex,
         (
             *(str(BIN / "codex"), "exec", "--skip-git-repo-check"),
             "--dangerously-bypass-approvals-and-sandbox",
@@ -121,35 +47,31 @@ PROGRAMS = (
     Program(
         "claude-code",
         "Bash",
-        claude_code,
         (str(BIN / "claude"), "-p", "--dangerously-skip-permissions"),
         ("-c",),
     ),
-    Program(
-        "opencode", "bash", opencode, (str(BIN / "opencode"), "run", "-m", "cursor/auto"), ("-c",)
-    ),
+    Program("opencode", "bash", (str(BIN / "opencode"), "run"), ("-c",)),
     Program(
         "pi",
         "bash",
-        pi,
         (str(BIN / "pi"), "-p", "--provider", "cursor", "--model", "auto"),
         ("-c",),
     ),
     Program(
         "oh-my-pi",
         "bash",
-        omp,
-        (str(BIN / "bun"), str(BIN / "omp"), "-p", "--model", "cursor/auto", "--auto-approve"),
+        (str(BIN / "omp"), "-p", "--model", "cursor/auto", "--auto-approve"),
         ("-c",),
     ),
     Program(
         "droid",
         "Execute",
-        droid,
-        (str(BIN / "droid"), "exec", "--skip-permissions-unsafe", "-m", "custom:cursor"),
+        (str(BIN / "droid"), "exec", "--skip-permissions-unsafe"),
         None,
     ),
 )
+# Of a provider that only the file has.
+NAMED_IN_FILE = ("--model", "cursor/auto")
 EVERY_PROGRAM = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 
 
@@ -158,30 +80,29 @@ class Desk:
     """A user with a project, a configured client and a gateway."""
 
     program: Program
+    url: str
     home: Path
     project: Path
 
-    @property
-    def anthropic_url(self) -> str:
-        path = self.home / "base_url"
-        return path.read_text() if path.exists() else ""
-
     async def run(self, prompt: str, *options: str, may_fail: bool = False) -> str:
+        return await self.call(*self.program.argv, *options, prompt, may_fail=may_fail)
+
+    async def setup(self, *words: str) -> str:
+        gateway = (sys.executable, "-m", "cursor_gateway", "setup", self.program.name)
+        return await self.call(*gateway, "--url", self.url, *words)
+
+    async def call(self, *argv: str, may_fail: bool = False) -> str:
+        """All that the client knows of the gateway is in its files."""
         env = {
             "HOME": str(self.home),
             "PATH": f"{BIN}:{os.environ['PATH']}",
-            "NO_KEY": "-",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
-            "ANTHROPIC_BASE_URL": self.anthropic_url,
-            "ANTHROPIC_API_KEY": "-",
-            "ANTHROPIC_MODEL": "auto",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "IS_SANDBOX": "1",
             "TERM": "dumb",
             "LANG": "C.UTF-8",
         }
         process = await asyncio.create_subprocess_exec(
-            *self.program.argv, *options, prompt, env=env, cwd=self.project,
+            *argv, env=env, cwd=self.project,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
@@ -196,12 +117,12 @@ class Desk:
         return output.decode()
 
 
-def desk(program: Program, client: Client, tmp_path: Path) -> Desk:
-    home, project = tmp_path / "home", tmp_path / "project"
-    home.mkdir()
-    project.mkdir()
-    program.configure(home, client.server.base_url)
-    return Desk(program, home, project)
+async def desk(program: Program, client: Client, tmp_path: Path) -> Desk:
+    user = Desk(program, client.server.base_url, tmp_path / "home", tmp_path / "project")
+    user.home.mkdir()
+    user.project.mkdir()
+    await user.setup("--write")
+    return user
 
 
 def call(program: Program, command: str) -> str:
@@ -211,8 +132,25 @@ def call(program: Program, command: str) -> str:
 @EVERY_PROGRAM
 @pytest.mark.timeout(600)
 async def test_a_plain_answer_is_shown(program: Program, client: Client, tmp_path: Path) -> None:
-    output = await desk(program, client, tmp_path).run("[[text:The answer is ]][[text:forty-two.]]")
+    user = await desk(program, client, tmp_path)
+    output = await user.run("[[text:The answer is ]][[text:forty-two.]]")
     assert "The answer is forty-two." in output
+
+
+@EVERY_PROGRAM
+@pytest.mark.timeout(600)
+async def test_a_launched_client_answers_without_any_file_of_ours(
+    program: Program, client: Client, tmp_path: Path
+) -> None:
+    if program.name == "pi":
+        pytest.skip("it reads its provider from a file only")
+    user = await desk(program, client, tmp_path)
+    await user.setup("--undo")
+    words = [word for word in program.argv[1:] if word not in NAMED_IN_FILE]
+    output = await user.setup(
+        "--launch", "--", *words, "[[text:The answer is ]][[text:forty-two.]]"
+    )
+    assert "forty-two." in output
 
 
 @EVERY_PROGRAM
@@ -220,7 +158,7 @@ async def test_a_plain_answer_is_shown(program: Program, client: Client, tmp_pat
 async def test_a_tool_round_trip_changes_a_file(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
-    user = desk(program, client, tmp_path)
+    user = await desk(program, client, tmp_path)
     made = user.project / "made.txt"
     prompt = call(program, f"echo hello > {made}; echo RESULT")
     output = await user.run(f"{prompt}[[then]][[text:Done.]]")
@@ -234,7 +172,7 @@ async def test_a_tool_round_trip_changes_a_file(
 async def test_parallel_calls_are_all_executed(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
-    user = desk(program, client, tmp_path)
+    user = await desk(program, client, tmp_path)
     calls = "".join(call(program, f"echo {n} > {user.project}/file{n}") for n in range(3))
     output = await user.run(f"{calls}[[then]][[text:All done.]]")
     assert sorted(path.read_text() for path in user.project.glob("file*")) == ["0\n", "1\n", "2\n"]
@@ -247,7 +185,7 @@ async def test_parallel_calls_are_all_executed(
 async def test_a_task_of_several_steps_takes_one_agent(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
-    user = desk(program, client, tmp_path)
+    user = await desk(program, client, tmp_path)
     steps = [
         f"{kind}:{program.shell} {program.argument} echo {n} >> {user.project}/file{n}"
         for n, kind in enumerate(("shell-relay", "shell-relay", "shell-announce", "shell-relay"))
@@ -265,7 +203,7 @@ async def test_a_task_of_several_steps_takes_one_agent(
 async def test_the_agents_own_shell_is_the_clients_shell(
     program: Program, client: Client, tmp_path: Path
 ) -> None:
-    user = desk(program, client, tmp_path)
+    user = await desk(program, client, tmp_path)
     made = user.project / "native.txt"
     native = f"[[native-shell:echo native > {made}]][[hang]]"
     output = await user.run(f"{native}[[then]][[text:Done.]]")
@@ -280,7 +218,7 @@ async def test_a_second_turn_knows_the_first(
 ) -> None:
     if program.resume is None:
         pytest.skip("its resume wants a login")
-    user = desk(program, client, tmp_path)
+    user = await desk(program, client, tmp_path)
     await user.run("[[text:I am the first answer.]]")
     output = await user.run("[[text:And I am the second.]]", *program.resume)
     assert "And I am the second." in output
@@ -294,7 +232,7 @@ async def test_a_refusal_says_what_to_do(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
     """Signed out of Cursor: the user must read how to sign in, not watch a spinner."""
-    user = desk(program, client, tmp_path)
+    user = await desk(program, client, tmp_path)
     fake.sign_out()
     options = ("-o", "stream-json") if program.name == "droid" else ()
     assert "cursor-gateway login" in await user.run("Hello", *options, may_fail=True)
@@ -305,7 +243,7 @@ async def test_codex_that_tries_a_websocket_goes_on_over_http_at_once(
     client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (program,) = (program for program in PROGRAMS if program.name == "codex")
-    user = desk(program, client, tmp_path)
+    user = await desk(program, client, tmp_path)
     with (user.home / ".codex" / "config.toml").open("a") as config:
         config.write("supports_websockets = true\n")
     with caplog.at_level("INFO", "cursor_gateway.server"):
@@ -321,6 +259,7 @@ async def test_claude_code_shows_a_wrong_key_at_once(
     (program,) = (program for program in PROGRAMS if program.name == "claude-code")
     with caplog.at_level("INFO", "cursor_gateway.server"):
         async with start(api_key="another") as client:
-            output = await desk(program, client, tmp_path).run("Hello", may_fail=True)
+            user = await desk(program, client, tmp_path)
+            output = await user.run("Hello", may_fail=True)
     assert "Invalid API key" in output
     assert sum("POST /v1/messages 403" in record.message for record in caplog.records) == 1

@@ -1,0 +1,85 @@
+"""What is known of a client; docs/clients/ has a page for each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cursor_gateway.core.models import Model
+
+Env = Mapping[str, str]
+
+# Most clients refuse an empty key, and the gateway takes any while it has none of its own.
+NO_KEY = "-"
+# The gateway's own key, by the name that the gateway itself reads: it never goes on a command line.
+KEY_VARIABLE = "CURSOR_GATEWAY_API_KEY"
+# Put in the place of the file that a start without any change to the user's files needs.
+FILE = "{file}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The gateway that a client shall use. The first model becomes its default."""
+
+    base_url: str
+    models: tuple[Model, ...]
+    key: str = NO_KEY
+
+    @property
+    def root_url(self) -> str:
+        return self.base_url.removesuffix("/v1")
+
+    @property
+    def model(self) -> str:
+        return self.models[0].id
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A start that changes no file of the user's."""
+
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    name: str
+    title: str
+    page: str
+    tried_with: str
+    # What its program is called; found on PATH, it is installed.
+    program: str
+    config: Callable[[Env], Path]
+    wanted: Callable[[Target], dict[str, Any]]
+    # Where in its configuration the base URL stands; a list is searched for the entry that has it.
+    address: tuple[str, ...]
+    # None where only files can point it elsewhere.
+    launch: Callable[[Target], Launch] | None
+    # A first command, once it is set up.
+    example: str
+    # Whether its base URL ends in `/v1`.
+    has_v1: bool = True
+    # Whether its configuration has to name every model.
+    lists_models: bool = False
+
+    def installed(self, env: Env) -> str | None:
+        return shutil.which(self.program, path=env.get("PATH", ""))
+
+    def url(self, target: Target) -> str:
+        return target.base_url if self.has_v1 else target.root_url
+
+    def configured_urls(self, config: Any) -> list[str]:
+        """Every base URL that its configuration names at the place of ours."""
+        found = [config]
+        for name in self.address:
+            found = [value[name] for value in _entries(found) if name in value]
+        return [value for value in found if isinstance(value, str)]
+
+
+def _entries(values: list[Any]) -> list[Mapping[str, Any]]:
+    flat = [entry for value in values for entry in (value if isinstance(value, list) else [value])]
+    return [entry for entry in flat if isinstance(entry, Mapping)]

@@ -1,0 +1,204 @@
+"""The gateway as a service of the user's session: systemd on Linux, launchd on macOS."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+Env = Mapping[str, str]
+
+NAME = "cursor-gateway"
+_LABEL = "io.github.cursor-gateway"
+# More than `shutdown_grace` by default, so that running answers may finish.
+_STOP_SECONDS = 30
+
+
+class ServiceError(Exception):
+    """Why the service cannot be had, for the person who asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What shall run. PATH is that of the shell: the agent and its tools are found by it."""
+
+    argv: tuple[str, ...]
+    path: str
+    config_folder: Path
+
+
+class Keeper(Protocol):
+    """Who starts the gateway at sign-in and again when it fell."""
+
+    def file(self, env: Env) -> Path: ...
+
+    def text(self, wanted: Wanted, env: Env) -> str: ...
+
+    def install_commands(self, file: Path) -> Sequence[Sequence[str]]: ...
+
+    def uninstall_commands(self, file: Path) -> Sequence[Sequence[str]]: ...
+
+    def status_command(self) -> Sequence[str]: ...
+
+    def log_command(self, env: Env, lines: int, follow: bool) -> Sequence[str]: ...
+
+
+class Systemd:
+    def file(self, env: Env) -> Path:
+        base = env.get("XDG_CONFIG_HOME") or Path(_home(env), ".config")
+        return Path(base) / "systemd" / "user" / f"{NAME}.service"
+
+    def text(self, wanted: Wanted, env: Env) -> str:
+        """Exit code 2 is a setting that cannot be used: starting again would not mend it."""
+        return f"""\
+[Unit]
+Description=cursor-gateway, the models of a Cursor subscription at a local address
+
+[Service]
+Type=exec
+ExecStart={" ".join(_quoted(word) for word in wanted.argv)}
+ExecReload=/bin/kill -HUP $MAINPID
+Environment={_quoted(f"PATH={wanted.path}")}
+EnvironmentFile=-{_escaped(str(wanted.config_folder / "env"))}
+Restart=on-failure
+RestartSec=5
+RestartPreventExitStatus=2
+KillMode=mixed
+TimeoutStopSec={_STOP_SECONDS}
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=default.target
+"""
+
+    def install_commands(self, file: Path) -> Sequence[Sequence[str]]:
+        return (
+            ("systemctl", "--user", "daemon-reload"),
+            ("systemctl", "--user", "enable", file.name),
+            ("systemctl", "--user", "restart", file.name),
+        )
+
+    def uninstall_commands(self, file: Path) -> Sequence[Sequence[str]]:
+        return (("systemctl", "--user", "disable", "--now", file.name),)
+
+    def status_command(self) -> Sequence[str]:
+        return ("systemctl", "--user", "is-active", f"{NAME}.service")
+
+    def log_command(self, env: Env, lines: int, follow: bool) -> Sequence[str]:
+        command = ("journalctl", "--user", "--unit", NAME, "--lines", str(lines))
+        return (*command, "--follow") if follow else (*command, "--no-pager")
+
+
+class Launchd:
+    def file(self, env: Env) -> Path:
+        return Path(_home(env), "Library", "LaunchAgents", f"{_LABEL}.plist")
+
+    def text(self, wanted: Wanted, env: Env) -> str:
+        job = {
+            "Label": _LABEL,
+            "ProgramArguments": list(wanted.argv),
+            "EnvironmentVariables": {"PATH": wanted.path},
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": 10,
+            "ExitTimeOut": _STOP_SECONDS,
+            "StandardOutPath": str(_launchd_log(env)),
+            "StandardErrorPath": str(_launchd_log(env)),
+        }
+        return plistlib.dumps(job, sort_keys=False).decode()
+
+    def install_commands(self, file: Path) -> Sequence[Sequence[str]]:
+        return (("launchctl", "bootstrap", _domain(), str(file)),)
+
+    def uninstall_commands(self, file: Path) -> Sequence[Sequence[str]]:
+        return (("launchctl", "bootout", f"{_domain()}/{_LABEL}"),)
+
+    def status_command(self) -> Sequence[str]:
+        return ("launchctl", "print", f"{_domain()}/{_LABEL}")
+
+    def log_command(self, env: Env, lines: int, follow: bool) -> Sequence[str]:
+        command = ("tail", "-n", str(lines), str(_launchd_log(env)))
+        return (*command[:1], "-f", *command[1:]) if follow else command
+
+
+def keeper(platform: str = sys.platform) -> Keeper:
+    if platform == "darwin":
+        return Launchd()
+    if platform == "linux":
+        return Systemd()
+    raise ServiceError("There is a service for Linux (systemd) and macOS (launchd) only.")
+
+
+def wanted(config_file: Path, named: Path | None, env: Env) -> Wanted:
+    """The gateway of this very Python. A file that was named stays named."""
+    argv = [sys.executable, "-m", "cursor_gateway", "serve"]
+    if named is not None:
+        argv += ["--config", str(named.resolve())]
+    return Wanted(tuple(argv), env.get("PATH", os.defpath), config_file.parent)
+
+
+def install(by: Keeper, what: Wanted, env: Env) -> Path:
+    file = by.file(env)
+    if file.exists():
+        uninstall(by, env)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(by.text(what, env))
+    for command in by.install_commands(file):
+        _call(command, env)
+    return file
+
+
+def uninstall(by: Keeper, env: Env) -> Path:
+    """Also where it does not run, or its keeper does not know it any more."""
+    file = by.file(env)
+    if not file.exists():
+        raise ServiceError(f"There is no service: {file} does not exist.")
+    for command in by.uninstall_commands(file):
+        _call(command, env, may_fail=True)
+    file.unlink()
+    return file
+
+
+def is_active(by: Keeper, env: Env) -> bool:
+    return _call(by.status_command(), env, may_fail=True) == 0
+
+
+def _call(command: Sequence[str], env: Env, *, may_fail: bool = False) -> int:
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise ServiceError(
+            f"There is no {command[0]} here. `cursor-gateway service install --print` shows the "
+            "file for a supervisor of your own."
+        ) from None
+    if done.returncode and not may_fail:
+        raise ServiceError(f"`{shlex.join(command)}` failed: {done.stderr.strip()}")
+    return done.returncode
+
+
+def _quoted(word: str) -> str:
+    """One word of a unit file: `%` begins a specifier there, `$` a variable."""
+    text = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return f'"{text}"' if set(text) & set(" \t'\";\\") else text
+
+
+def _escaped(word: str) -> str:
+    return word.replace("%", "%%")
+
+
+def _launchd_log(env: Env) -> Path:
+    return Path(_home(env), "Library", "Logs", f"{NAME}.log")
+
+
+def _domain() -> str:
+    return f"gui/{os.getuid()}"
+
+
+def _home(env: Env) -> Path:
+    return Path(env.get("HOME") or Path.home())

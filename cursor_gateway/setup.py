@@ -1,0 +1,247 @@
+"""Pointing a client to the gateway: what would change, the change itself, and the way back.
+
+Before the first change the file is kept as it was; undoing gives it back byte for byte. Where the
+client or its owner has changed the file meanwhile, only our values are taken out of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.error import URLError
+
+from cursor_gateway.client import FILE, NO_KEY, Client, Env, Target
+from cursor_gateway.config_files import Unreadable, format_of
+from cursor_gateway.core.models import Model
+from cursor_gateway.presence import state_folder
+
+Pointing = Literal["here", "elsewhere", "nowhere", "unreadable"]
+
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+class SetupError(Exception):
+    """Why a client cannot be set up, for the person who asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change of one file. `before` is None where there is no file yet."""
+
+    client: Client
+    path: Path
+    before: bytes | None
+    after: bytes
+    # The file without any change of ours; what an earlier one set, this one does not build upon.
+    original: bytes | None
+
+    @property
+    def is_done(self) -> bool:
+        return self.before == self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is remembered about a change: the file before it and after it."""
+
+    path: Path
+    before: bytes | None
+    written: bytes
+
+
+def plan(client: Client, target: Target, env: Env) -> Plan:
+    path = client.config(env)
+    before = _read(path)
+    kept = _remembered(client, env)
+    merged, wanted = format_of(path.name).merged, client.wanted(target)
+    try:
+        original = _undone(kept, before) if kept and kept.path == path else before
+        after = merged(_text(path, original or b""), wanted)
+        is_safe = merged(after, wanted) == after
+    except Unreadable as error:
+        raise SetupError(f"{path} cannot be changed: {error}. Nothing was written.") from None
+    if not is_safe:
+        raise SetupError(f"{path} is written in a way that cannot be changed safely.")
+    return Plan(client, path, before, _bytes(after, original), original)
+
+
+def write(change: Plan, env: Env) -> Path:
+    """Keep the file as it is, then change it. Returns where it is kept."""
+    folder = _folder(change.client, env)
+    kept = _remembered(change.client, env)
+    if kept is not None and kept.path != change.path:
+        raise SetupError(
+            f"{change.client.title} is set up in {kept.path} already. "
+            f"Undo that first: `cursor-gateway setup {change.client.name} --undo`."
+        )
+    _remember(folder, Kept(change.path, change.original, change.after))
+    _replace(change.path, change.after)
+    return folder / "before"
+
+
+def undo(client: Client, env: Env) -> Path:
+    """Give the file back as it was before the first change. Returns its path."""
+    kept = _remembered(client, env)
+    if kept is None:
+        raise SetupError(f"{client.title} was not set up by `cursor-gateway setup --write`.")
+    try:
+        before = _undone(kept, _read(kept.path))
+    except Unreadable as error:
+        copy = _folder(client, env) / "before"
+        raise SetupError(
+            f"{kept.path} was changed since and cannot be read: {error}. It was {copy}."
+        ) from None
+    if before is None:
+        kept.path.unlink(missing_ok=True)
+    else:
+        _replace(kept.path, before)
+    shutil.rmtree(_folder(client, env))
+    return kept.path
+
+
+def points(client: Client, base_url: str, env: Env) -> Pointing:
+    """Where a client's configuration leads."""
+    path = client.config(env)
+    try:
+        found = format_of(path.name).read(_text(path, _read(path) or b""))
+    except (Unreadable, SetupError):
+        return "unreadable"
+    urls = client.configured_urls(found)
+    ours = client.url(Target(base_url, ()))
+    if _same_place(ours) in map(_same_place, urls):
+        return "here"
+    return "elsewhere" if urls else "nowhere"
+
+
+def launch(client: Client, target: Target, env: Env, args: Sequence[str]) -> int:
+    """Start the client so that it uses the gateway, without touching any file of the user's."""
+    program = client.installed(env)
+    if program is None:
+        raise SetupError(
+            f"{client.title} is not installed: there is no `{client.program}` on PATH."
+        )
+    if client.launch is None:
+        raise SetupError(f"{client.title} reads this from its file only. Use `--write`.")
+    start = client.launch(target)
+    with tempfile.TemporaryDirectory(prefix="cursor-gateway-") as folder:
+        file = Path(folder, client.config(env).name)
+        if any(FILE in word for word in (*start.args, *start.env.values())):
+            file.write_text(format_of(file.name).merged("", client.wanted(target)))
+        words = [word.replace(FILE, str(file)) for word in start.args]
+        extra = {name: value.replace(FILE, str(file)) for name, value in start.env.items()}
+        return _run([program, *words, *args], {**env, **extra})
+
+
+def _run(argv: list[str], env: Mapping[str, str]) -> int:
+    with subprocess.Popen(argv, env=env) as process:
+        # Ctrl-C is for the client; it decides what that means.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return process.wait()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def models_of(base_url: str, key: str, seconds: float = 5.0) -> tuple[Model, ...]:
+    """The models of a gateway that runs; none if none does."""
+    request = urllib.request.Request(  # noqa: S310 - the URL is the user's own gateway
+        f"{base_url}/models", headers={"Authorization": f"Bearer {key}"}
+    )
+    # A proxy from the environment cannot reach this machine's loopback.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=seconds) as response:
+            listed = json.load(response)["data"]
+        return tuple(Model(entry["id"], entry.get("name", entry["id"])) for entry in listed)
+    except (URLError, OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def masked(text: str, key: str) -> str:
+    """`text` as people and logs may see it."""
+    return text if key == NO_KEY else text.replace(key, "***")
+
+
+def _undone(kept: Kept, now: bytes | None) -> bytes | None:
+    """The file without our change."""
+    if now == kept.written:
+        return kept.before
+    if now is None or now == kept.before:
+        return now
+    form = format_of(kept.path.name)
+    before = form.read(_text(kept.path, kept.before or b""))
+    written = form.read(_text(kept.path, kept.written))
+    return _bytes(form.restored(_text(kept.path, now), before, written), now)
+
+
+def _remembered(client: Client, env: Env) -> Kept | None:
+    folder = _folder(client, env)
+    try:
+        path = Path(json.loads((folder / "change.json").read_text())["path"])
+        return Kept(path, _read(folder / "before"), (folder / "written").read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _remember(folder: Path, kept: Kept) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if kept.before is None:
+        (folder / "before").unlink(missing_ok=True)
+    else:
+        _replace(folder / "before", kept.before)
+    _replace(folder / "written", kept.written)
+    _replace(folder / "change.json", json.dumps({"path": str(kept.path)}).encode())
+
+
+def _folder(client: Client, env: Env) -> Path:
+    return state_folder(env) / "setup" / client.name
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SetupError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _text(path: Path, content: bytes) -> str:
+    try:
+        return content.decode().removeprefix(_BYTE_ORDER_MARK)
+    except UnicodeDecodeError:
+        raise SetupError(f"{path} is not UTF-8. Nothing was written.") from None
+
+
+def _bytes(text: str, like: bytes | None) -> bytes:
+    mark = _BYTE_ORDER_MARK.encode()
+    return (mark if (like or b"").startswith(mark) else b"") + text.encode()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """All or nothing, through links, with the mode the file had; a new one may hold a key."""
+    place = path.resolve()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    mode = place.stat().st_mode & 0o7777 if place.exists() else 0o600
+    descriptor, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(draft).chmod(mode)
+        Path(draft).replace(place)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+
+
+def _same_place(url: str) -> str:
+    return url.rstrip("/").replace("//localhost:", "//127.0.0.1:")

@@ -1,0 +1,286 @@
+"""`cursor-gateway setup`, as a person runs it, on files as people have them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.client import Client, Target
+from cursor_gateway.clients import CLIENTS
+from cursor_gateway.config_files import format_of
+from cursor_gateway.config_files.edits import plain
+from cursor_gateway.core.models import Model
+from cursor_gateway.setup import points
+from tests.conftest import FakeAgent
+from tests.http.test_life import gateway_process
+from tests.test_cli import run
+
+CONFIGS = Path(__file__).parent / "client_configs"
+DOCS = Path(__file__).parent.parent / "docs" / "clients"
+URL = "http://127.0.0.1:32124/v1"
+CHOICE = ("--model", "auto", "--model", "composer-2.5")
+OF_CLIENTS = re.compile("OPENCODE|CODEX|CLAUDE|ANTHROPIC|AIDER|OPENAI|PI_|FACTORY|CLINE|CONTINUE")
+EVERY_CLIENT = pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda c: c.name)
+
+
+@pytest.fixture(autouse=True)
+def without_the_developers_own_clients(fake: FakeAgent) -> None:
+    for name in [name for name in fake.env if OF_CLIENTS.match(name)]:
+        del fake.env[name]
+    fake.env["PATH"] = f"{fake.env['PATH'].split(os.pathsep)[0]}:/usr/bin:/bin"
+
+
+def golden(client: Client, part: str = "") -> bytes:
+    return next(CONFIGS.glob(f"{client.name}{part}.[jyt]*")).read_bytes()
+
+
+def given(client: Client, fake: FakeAgent) -> Path:
+    """The user's file, where the client looks for it."""
+    path = client.config(fake.env)
+    if client.name == "opencode":
+        path = path.with_suffix(".jsonc")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(golden(client))
+    return path
+
+
+def install(fake: FakeAgent, program: str, script: str = "exit 0") -> None:
+    path = Path(fake.env["PATH"].split(os.pathsep)[0]) / program
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def ok(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@EVERY_CLIENT
+def test_write_keeps_all_else_and_undo_gives_every_byte_back(
+    fake: FakeAgent, client: Client
+) -> None:
+    path = given(client, fake)
+    path.chmod(0o640)
+    assert client.url(Target(URL, ())) in ok(run(fake, "setup", client.name, *CHOICE))
+    assert path.read_bytes() == golden(client)
+    ok(run(fake, "setup", client.name, "--write", *CHOICE))
+    assert path.read_bytes() == golden(client, ".after")
+    assert path.stat().st_mode & 0o777 == 0o640
+    again = ok(run(fake, "setup", client.name, "--write", *CHOICE))
+    assert "already" in again and path.read_bytes() == golden(client, ".after")
+    assert points(client, URL, fake.env) == "here"
+    ok(run(fake, "setup", client.name, "--undo"))
+    assert path.read_bytes() == golden(client)
+    assert not list((Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "setup").iterdir())
+
+
+@EVERY_CLIENT
+def test_a_file_that_was_not_there_is_gone_after_undo(fake: FakeAgent, client: Client) -> None:
+    ok(run(fake, "setup", client.name, "--write", *CHOICE))
+    path = client.config(fake.env)
+    assert path.stat().st_mode & 0o777 == 0o600
+    target = Target(URL, (Model("auto", "auto"), Model("composer-2.5", "composer-2.5")))
+    assert format_of(path.name).read(path.read_text()) == plain(client.wanted(target))
+    ok(run(fake, "setup", client.name, "--undo"))
+    assert not path.exists()
+
+
+@EVERY_CLIENT
+def test_undo_after_a_second_write_goes_back_to_the_first_file(
+    fake: FakeAgent, client: Client
+) -> None:
+    path = given(client, fake)
+    ok(run(fake, "setup", client.name, "--write", "--model", "auto"))
+    ok(run(fake, "setup", client.name, "--write", "--model", "gpt-5", "--url", f"{URL[:-4]}9/v1"))
+    assert points(client, URL, fake.env) == "elsewhere"
+    ok(run(fake, "setup", client.name, "--undo"))
+    assert path.read_bytes() == golden(client)
+
+
+def test_undo_leaves_what_was_changed_since(fake: FakeAgent) -> None:
+    """Cline and Droid write their files themselves while they run."""
+    client = CLIENTS["cline"]
+    path = given(client, fake)
+    ok(run(fake, "setup", "cline", "--write"))
+    now = json.loads(path.read_text())
+    now["providers"]["openai-compatible"]["updatedAt"] = "2027-01-01T00:00:00.000Z"
+    now["modes"] = {"plan": "cline"}
+    path.write_text(json.dumps(now, indent=2))
+    ok(run(fake, "setup", "cline", "--write", "--model", "gpt-5"))
+    ok(run(fake, "setup", "cline", "--undo"))
+    assert json.loads(path.read_text()) == json.loads(golden(client)) | {"modes": now["modes"]}
+
+
+def test_a_link_stays_a_link(fake: FakeAgent, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.toml"
+    real.write_bytes(golden(CLIENTS["codex"]))
+    link = CLIENTS["codex"].config(fake.env)
+    link.parent.mkdir()
+    link.symlink_to(real)
+    ok(run(fake, "setup", "codex", "--write", *CHOICE))
+    assert link.is_symlink() and real.read_bytes() == golden(CLIENTS["codex"], ".after")
+
+
+@pytest.mark.parametrize(
+    ("words", "content", "complaint"),
+    [
+        (["codex", "--undo"], b"", "was not set up by"),
+        (["codex", "--write"], b"model = ", "cannot be changed"),
+        (["codex"], b"\xff", "is not UTF-8"),
+        (["--write"], b"", "Say which client"),
+        (["emacs"], b"", "is not one of 'opencode'"),
+        (["codex", "--launch"], b"", "is not installed"),
+        (["pi", "--launch"], b"", "Use `--write`"),
+    ],
+)
+def test_what_cannot_be_done_is_one_clear_line(
+    fake: FakeAgent, words: list[str], content: bytes, complaint: str
+) -> None:
+    install(fake, "pi")
+    path = CLIENTS["codex"].config(fake.env)
+    path.parent.mkdir()
+    path.write_bytes(content)
+    done = run(fake, "setup", *words)
+    assert done.returncode != 0 and complaint in done.stderr
+    assert "Traceback" not in done.stderr and path.read_bytes() == content
+
+
+def test_a_second_place_is_refused_before_the_first_is_undone(
+    fake: FakeAgent, tmp_path: Path
+) -> None:
+    ok(run(fake, "setup", "codex", "--write"))
+    fake.env["CODEX_HOME"] = str(tmp_path / "other")
+    done = run(fake, "setup", "codex", "--write")
+    assert done.returncode == 1 and "--undo" in done.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_file_that_became_unreadable_is_not_touched_by_undo(fake: FakeAgent) -> None:
+    path = given(CLIENTS["codex"], fake)
+    ok(run(fake, "setup", "codex", "--write"))
+    path.write_text("model = ")
+    done = run(fake, "setup", "codex", "--undo")
+    assert done.returncode == 1 and "before" in done.stderr
+    assert path.read_text() == "model = "
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "file"),
+    [
+        ("opencode", {"OPENCODE_CONFIG": "{tmp}/oc.json"}, "oc.json"),
+        ("opencode", {"XDG_CONFIG_HOME": "{tmp}/xdg"}, "xdg/opencode/opencode.json"),
+        ("oh-my-pi", {"PI_CODING_AGENT_DIR": "{tmp}/a"}, "a/models.yml"),
+        ("oh-my-pi", {"PI_CONFIG_DIR": ".pa"}, ".pa/agent/models.yml"),
+        ("droid", {"FACTORY_HOME_OVERRIDE": "{tmp}/f"}, "f/.factory/settings.json"),
+        ("codex", {"CODEX_HOME": "{tmp}/c"}, "c/config.toml"),
+        ("claude-code", {"CLAUDE_CONFIG_DIR": "{tmp}/cc"}, "cc/settings.json"),
+        ("continue", {"CONTINUE_GLOBAL_DIR": "{tmp}/co"}, "co/config.yaml"),
+        ("cline", {"CLINE_DIR": "{tmp}/cl"}, "cl/data/settings/providers.json"),
+        ("cline", {"CLINE_DATA_DIR": "{tmp}/cd"}, "cd/settings/providers.json"),
+        ("cline", {"CLINE_PROVIDER_SETTINGS_PATH": "{tmp}/p.json"}, "p.json"),
+    ],
+)
+def test_a_client_is_set_up_where_its_environment_says(
+    fake: FakeAgent, tmp_path: Path, name: str, env: dict[str, str], file: str
+) -> None:
+    fake.env.update({key: value.replace("{tmp}", str(tmp_path)) for key, value in env.items()})
+    ok(run(fake, "setup", name, "--write"))
+    assert URL.removesuffix("/v1") in (tmp_path / file).read_text()
+
+
+async def test_the_running_gateway_is_found_with_all_its_models(fake: FakeAgent) -> None:
+    async with gateway_process(fake) as (_, url):
+        shown = json.loads(ok(run(fake, "setup", "opencode", "--json")))
+        assert url in shown["diff"] and "composer-2.5-fast" in shown["diff"]
+        assert shown["done"] is False
+        listed = json.loads(ok(run(fake, "setup", "--json")))
+        assert listed["base_url"] == url
+
+
+def test_without_a_gateway_the_agent_names_the_models(fake: FakeAgent) -> None:
+    assert "composer-2.5-fast" in ok(run(fake, "setup", "droid"))
+    fake.sign_out()
+    done = run(fake, "setup", "droid")
+    assert "custom:cursor-auto" in ok(done) and "cursor-gateway login" in done.stderr
+
+
+@EVERY_CLIENT
+def test_a_key_is_written_but_never_shown(fake: FakeAgent, client: Client) -> None:
+    fake.env["CURSOR_GATEWAY_API_KEY"] = "key-canary"
+    for words in ([], ["--json"], ["--write"]):
+        done = run(fake, "setup", client.name, "--model", "auto", *words)
+        assert "key-canary" not in ok(done) + done.stderr
+    assert "key-canary" in client.config(fake.env).read_text()
+
+
+# A client that shows all it was given: arguments, environment, and the file that either names.
+SHOW = """echo "$@"; env
+cat "$FACTORY_RUNTIME_SETTINGS_PATH" "$CLINE_PROVIDER_SETTINGS_PATH" "$2" 2>/dev/null
+exit 7"""
+
+
+@pytest.mark.parametrize("name", [name for name, client in CLIENTS.items() if client.launch])
+def test_launch_changes_no_file_and_passes_the_exit_code_on(fake: FakeAgent, name: str) -> None:
+    client = CLIENTS[name]
+    install(fake, client.program, SHOW)
+    path = given(client, fake)
+    fake.env["CURSOR_GATEWAY_API_KEY"] = "key-canary"
+    done = run(fake, "setup", name, "--launch", "--model", "auto", "--", "--its-own", "word")
+    assert done.returncode == 7
+    arguments, _, rest = done.stdout.partition("\n")
+    assert arguments.endswith("--its-own word") and "key-canary" not in arguments
+    assert client.url(Target(URL, ())) in done.stdout and "key-canary" in rest
+    assert path.read_bytes() == golden(client)
+
+
+def test_alone_it_shows_what_is_installed_and_where_it_points(fake: FakeAgent) -> None:
+    install(fake, "codex")
+    ok(run(fake, "setup", "codex", "--write"))
+    CLIENTS["aider"].config(fake.env).write_text("openai-api-base: http://elsewhere/v1\n")
+    CLIENTS["pi"].config(fake.env).parent.mkdir(parents=True)
+    CLIENTS["pi"].config(fake.env).write_text("{")
+    shown = ok(run(fake, "setup"))
+    assert re.search(r"codex +/\S+/codex +\S+config.toml +here", shown)
+    assert re.search(r"aider +- +\S+ +elsewhere", shown)
+    assert re.search(r"pi +- +\S+ +unreadable", shown)
+    listed: dict[str, Any] = json.loads(ok(run(fake, "setup", "--json")))
+    assert [row["client"] for row in listed["clients"]] == list(CLIENTS)
+
+
+def test_alone_in_a_terminal_it_offers_what_is_installed(fake: FakeAgent) -> None:
+    install(fake, "claude")
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "cursor_gateway", "setup"],
+        env=fake.env, stdin=theirs, stdout=theirs, stderr=theirs,
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        os.write(ours, b"claude-code\ny\n")
+        said = b""
+        while process.poll() is None or b"Try:" not in said:
+            try:
+                said += os.read(ours, 4096)
+            except OSError:  # the terminal is gone with its last user
+                break
+    os.close(ours)
+    assert process.returncode == 0, said.decode()
+    assert b"(claude-code, none)" in said and b"+++" in said
+    assert points(CLIENTS["claude-code"], URL, fake.env) == "here"
+
+
+@EVERY_CLIENT
+def test_the_clients_page_shows_what_is_set(client: Client) -> None:
+    page = (DOCS / client.page).read_text()
+    suffix = client.config({"HOME": "/"}).suffix.lstrip(".").replace("yml", "yaml")
+    shown = re.findall(rf"```{suffix}\n(.*?)```", page, re.DOTALL)[0]
+    target = Target(URL, (Model("auto", "Auto"),))
+    assert format_of(f"x.{suffix}").read(shown) == plain(client.wanted(target))
+    assert f"cursor-gateway setup {client.name} --write" in page and client.example in page
