@@ -18,7 +18,8 @@ from cursor_gateway.agents.child import TERM_GRACE, Children
 from cursor_gateway.agents.cursor_cli import CursorCli, Located
 from cursor_gateway.agents.run import Chat, Order, Run, StartOver
 from cursor_gateway.core.call_ids import CallIds
-from cursor_gateway.core.conversation import Conversation
+from cursor_gateway.core.conversation import Conversation, ToolCall
+from cursor_gateway.core.errands import Errands
 from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.core.history import Answer, history_of, split
 from cursor_gateway.core.turn import Turn
@@ -47,7 +48,8 @@ class Gateway:
         self.workspaces = Workspaces(
             self._children.scratch, settings.workspace, settings.workspace_roots
         )
-        self._relay = Relay(settings.relay_hold)
+        self.bridge = Bridge(settings, env, self._children)
+        self._relay = Relay(settings.relay_hold, self.bridge.answer)
         self._call_ids = CallIds(secrets.token_bytes(32), lambda: secrets.token_hex(6))
         self.agent = CursorCli(
             settings, env, self._children, self.workspaces, self._relay, self._call_ids.new
@@ -55,7 +57,7 @@ class Gateway:
         self.account = Account(self.agent, settings)
         self._sessions = Sessions(self.agent, self._call_ids, settings.session_ttl)
         self._channel = _Channel(settings.tool_channel)
-        self.bridge = Bridge(settings, env, self._children)
+        self._errands = Errands()
         self._slots = _Slots(settings.slots, settings.queue)
         self._loops_stopped = 0
 
@@ -71,6 +73,7 @@ class Gateway:
         *,
         caller: str = "",
         may_resume: bool = True,
+        may_bridge: bool = True,
     ) -> AsyncGenerator[list[Event], None]:
         """The answer to `conversation`, in batches of events; the last event is `Finished`.
 
@@ -79,6 +82,8 @@ class Gateway:
         self.agent.locate()
         model = await self.account.resolve(conversation.model)
         await self.account.require_sign_in()
+        if may_bridge:
+            conversation = self._with_bridged(conversation, directory)
         if conversation.callable_tools:
             # The client acts, on its own files. The agent has no business in any directory.
             directory = None
@@ -99,6 +104,12 @@ class Gateway:
                         continue
                     events = turn.feed(batch)
                     self._reply(run, turn)
+                    if turn.errands:
+                        if not turn.over:
+                            told.feed(events)
+                            yield events
+                            events = []
+                        await self._run_errands(turn, events)
                     if events:
                         told.feed(events)
                         self._note_loop(events[-1])
@@ -120,6 +131,22 @@ class Gateway:
             show_activity=self._settings.show_activity,
         )
 
+    def _with_bridged(self, conversation: Conversation, directory: Path | None) -> Conversation:
+        """The tools of the user's MCP servers beside the client's. Not where the agent works in a
+        real directory: it may only read there, and a model that may only read calls nothing."""
+        if conversation.tool_choice.kind == "none" or (directory and not conversation.tools):
+            return conversation
+        known = {tool.name for tool in conversation.tools}
+        bridged = tuple(tool for tool in self.bridge.tools if tool.name not in known)
+        return replace(conversation, tools=conversation.tools + bridged)
+
+    async def _run_errands(self, turn: Turn, events: list[Event]) -> None:
+        calls = tuple(turn.errands)
+        results = await asyncio.gather(*map(self.bridge.answer, calls))
+        turn.executed(results)
+        beside = [event.id for event in events if isinstance(event, ToolCall)]
+        self._errands.remember(beside, calls, results)
+
     def _started(self, ask: Ask) -> Run:
         """An agent that goes on with a chat, or reads everything."""
         chat, known = self._sessions.resumed(ask) or (None, 0)
@@ -129,11 +156,12 @@ class Gateway:
         by_relay = bool(ask.conversation.callable_tools) and self._channel.is_relay(
             self.agent.locate()
         )
-        return Order(ask.conversation, ask.model, ask.directory, ask.caller, by_relay)
+        conversation = self._errands.woven(ask.conversation)
+        return Order(conversation, ask.model, ask.directory, ask.caller, by_relay)
 
     def _start_over(self, ask: Ask, run: Run, refusal: StartOver) -> Run:
         """The same for an agent that reads everything, by the channel that it knows."""
-        order = self._order(ask)
+        order = replace(run.order, chat=None, known=0)
         if refusal.because == "relay":
             self._channel.relay_is_ignored()
             order = replace(order, by_relay=False)
@@ -143,12 +171,17 @@ class Gateway:
         return self.agent.start(order)
 
     def _ask_again(self, ask: Ask, run: Run, turn: Turn) -> Run:
-        """Another agent, which also reads what was wrong with the answer of this one."""
-        messages = ask.conversation.messages + turn.retry
-        conversation = replace(ask.conversation, messages=messages)
-        self.agent.end(run)
-        turn.begin(conversation)
-        return self.agent.start(replace(self._order(ask), conversation=conversation))
+        """Another agent, which also reads what was wrong with the answer of this one, or what was
+        done for it; it goes on from where this one ended, if it did."""
+        order = self._order(ask)
+        messages = order.conversation.messages + turn.retry
+        order = replace(order, conversation=replace(order.conversation, messages=messages))
+        if ask.may_resume and run.session_id and turn.ended_with_agent:
+            order = replace(order, chat=self.agent.keep(run), known=len(messages) - 1)
+        else:
+            self.agent.end(run)
+        turn.begin(order.conversation)
+        return self.agent.start(order)
 
     def _reply(self, run: Run, turn: Turn) -> None:
         if turn.replies and run.line is not None:

@@ -163,5 +163,5 @@ class Bridge:
         names = tool_names(part, (tool.name for tool in server.tools))
         for tool in server.tools:
             if self._selection.allows(server.config.name, tool.name):
-                spec = ToolSpec(names[tool.name], tool.description, tool.schema)
+                spec = ToolSpec(names[tool.name], tool.description, tool.schema, True)
                 yield BridgedTool(spec, server, tool.name)

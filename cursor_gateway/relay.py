@@ -20,16 +20,18 @@ import asyncio
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from cursor_gateway.core.conversation import Text, ToolResult, ToolSpec
-from cursor_gateway.core.events import AgentCall, AgentCallDone, RelayedCall
+from cursor_gateway.core.conversation import Text, ToolCall, ToolResult, ToolSpec
+from cursor_gateway.core.events import AgentCall, AgentCallDone, Event, RelayedCall
 from cursor_gateway.core.relayed_calls import RelayedCalls
 from cursor_gateway.core.relayed_tools import SERVER, RelayedTools, to_mcp
+from cursor_gateway.core.tools import to_json
 from cursor_gateway.settings import is_loopback
 
 log = logging.getLogger(__name__)
@@ -43,10 +45,19 @@ _MAX_BODY = 64 * 1024 * 1024
 Json = dict[str, Any]
 
 
+# Who executes the tools that are not the client's.
+Execute = Callable[[ToolCall], Awaitable[ToolResult]]
+
+
 class Line:
     """The client's tools, as one run of an agent has them."""
 
-    def __init__(self, tools: Iterable[ToolSpec], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, tools: Iterable[ToolSpec], new_id: Callable[[], str], execute: Execute
+    ) -> None:
+        self._execute = execute
+        self._new_id = new_id
+        self._errands: set[asyncio.Task[None]] = set()
         self.token = secrets.token_urlsafe(24)
         self.bearer = secrets.token_urlsafe(24)
         self.tools = RelayedTools(tools)
@@ -66,18 +77,25 @@ class Line:
         """Add the tools that are new; the agent is told with its next result."""
         self._owes_list |= self.tools.add(tools)
 
-    def announce(self, call: AgentCall) -> bool:
-        """Whether `call`, of which the agent's stream tells, is one of a tool here."""
-        name = self.tools.called(call.tool, call.arguments)
-        if name and (tool := self.tools.get(name)):
-            self._calls.announce(tool.name, _arguments(call.arguments.get("args")))
-        return name is not None
-
-    def came_back(self, call: AgentCallDone) -> bool:
-        name = self.tools.called(call.tool, call.arguments)
-        if name and (tool := self.tools.get(name)):
-            self._calls.withdraw(tool.name, _arguments(call.arguments.get("args")))
-        return name is not None
+    def noticed(self, event: Event) -> Event | None:
+        """What is left of an event of the agent's stream for others: calls of the client's tools
+        are counted here, those of bridged ones are activity of the agent."""
+        if not isinstance(event, AgentCall | AgentCallDone):
+            return event
+        name = self.tools.called(event.tool, event.arguments)
+        if name is None:
+            return event
+        tool = self.tools.get(name)
+        if tool is None:
+            return None
+        arguments = _arguments(event.arguments.get("args"))
+        if tool.bridged:
+            return replace(event, tool=tool.name, arguments=arguments)
+        if isinstance(event, AgentCall):
+            self._calls.announce(tool.name, arguments)
+        else:
+            self._calls.withdraw(tool.name, arguments)
+        return None
 
     # Calls and results
 
@@ -95,6 +113,8 @@ class Line:
         for task in self._held.values():
             if task is not None:
                 task.cancel()
+        for errand in self._errands:
+            errand.cancel()
         for future in self._results.values():
             future.cancel()
 
@@ -116,10 +136,25 @@ class Line:
         if tool is None:
             ticket = str(arguments.get("ticket", "")).removeprefix("ticket").strip()
             return ticket if ticket in self._results else None
+        self.listed = True
+        if tool.bridged:
+            return self._run_errand(ToolCall(self._new_id(), tool.name, to_json(arguments)))
         call_id = self._calls.arrive(tool.name, arguments)
         self._result(call_id)
         self.on_arrival()
         return call_id
+
+    def _run_errand(self, call: ToolCall) -> str:
+        """A call that needs no client."""
+
+        async def run() -> None:
+            self.deliver([await self._execute(call)])
+
+        self._result(call.id)
+        errand = asyncio.get_running_loop().create_task(run())
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+        return call.id
 
     async def result(self, call_id: str, within: float) -> ToolResult | None:
         done, _ = await asyncio.wait({self._result(call_id)}, timeout=within)
@@ -147,8 +182,9 @@ class Line:
 
 
 class Relay:
-    def __init__(self, hold: float) -> None:
+    def __init__(self, hold: float, execute: Execute) -> None:
         self._hold = hold
+        self._execute = execute
         self._lines: dict[str, Line] = {}
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -171,7 +207,7 @@ class Relay:
             await self._runner.cleanup()
 
     def open_line(self, tools: Sequence[ToolSpec], new_id: Callable[[], str]) -> Line:
-        line = Line(tools, new_id)
+        line = Line(tools, new_id, self._execute)
         self._lines[line.token] = line
         return line
 

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from cursor_gateway.admission import Admission, caller_of, check_content_type
+from cursor_gateway.body import read_json
 from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import REQUEST_ID, Delivery, json_response
 from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, chat, messages, responses
@@ -24,7 +24,6 @@ from cursor_gateway.dialects.response_history import find_record, render_input_i
 from cursor_gateway.errors import (
     BodyTooLarge,
     GatewayError,
-    InvalidJson,
     InvalidRequest,
     MethodNotAllowed,
     ModelNotFound,
@@ -213,7 +212,7 @@ class Server:
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         check_content_type(request.headers.get("Content-Type", ""))
-        return json_response(messages.count_tokens(await _body(request)))
+        return json_response(messages.count_tokens(await read_json(request)))
 
     async def _show_response(self, request: web.Request) -> web.Response:
         if request.query.get("stream") == "true":
@@ -260,14 +259,15 @@ class Server:
     def _converser(self, dialect: Dialect) -> Respond:
         async def converse(request: web.Request) -> web.StreamResponse:
             check_content_type(request.headers.get("Content-Type", ""))
-            exchange = self._parse(dialect, await _body(request))
+            exchange = self._parse(dialect, await read_json(request))
             directory = self._gateway.workspaces.choose(request.headers.get("X-Cursor-Workspace"))
             with self._working():
                 answer = self._gateway.answer(
                     exchange.conversation,
                     directory,
                     caller=caller_of(request.headers),
-                    may_resume=request.headers.get("X-Cursor-Session", "").lower() != "off",
+                    may_resume=_wants(request, "X-Cursor-Session"),
+                    may_bridge=_wants(request, "X-Cursor-MCP"),
                 )
                 return await self._delivery.deliver(request, exchange, answer)
 
@@ -288,7 +288,7 @@ class Server:
         if not self._settings.mcp_call_endpoint:
             raise ToolCallsNotAllowed("Tools may not be called directly.")
         check_content_type(request.headers.get("Content-Type", ""))
-        arguments = (await _body(request)).get("arguments", {})
+        arguments = (await read_json(request)).get("arguments", {})
         if not isinstance(arguments, dict):
             raise InvalidRequest("`arguments` must be an object.", param="arguments")
         name, bridge = request.match_info["id"], self._gateway.bridge
@@ -339,35 +339,8 @@ async def serving(
         await gateway.close(at_once=server.in_a_hurry)
 
 
-async def _body(request: web.Request) -> Mapping[str, Any]:
-    try:
-        data = await request.read()
-    except web.RequestPayloadError:
-        raise InvalidRequest("The body is not in the encoding that it names.") from None
-    try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        body = _body_with_half_characters(data)
-    if not isinstance(body, dict):
-        raise InvalidRequest("The body must be a JSON object.")
-    return body
-
-
-def _body_with_half_characters(data: bytes) -> object:
-    """A client may have cut a text inside an emoji; JSON can carry the half, UTF-8 cannot."""
-    try:
-        return orjson.loads(_ESCAPES.sub(_whole_character, data))
-    except orjson.JSONDecodeError as error:
-        raise InvalidJson(f"The body is not valid JSON: {error}.") from None
-
-
-# All escapes, so that the two bytes of an escaped backslash are never taken for half of one.
-_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_ESCAPES = re.compile(rb"(?:%b%b)|(%b|%b)|\\." % (_HIGH, _LOW, _HIGH, _LOW), re.DOTALL)
-
-
-def _whole_character(escape: re.Match[bytes]) -> bytes:
-    return b"\\ufffd" if escape[1] else escape[0]
+def _wants(request: web.Request, header: str) -> bool:
+    return request.headers.get(header, "").lower() != "off"
 
 
 def _dialect_of(request: web.Request) -> Dialect:

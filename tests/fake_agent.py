@@ -169,6 +169,10 @@ def relay_args(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"name": f"client-{name}", "args": arguments, **server}
 
 
+def takes_ticket(tool: dict[str, Any]) -> bool:
+    return "wait" in tool["name"] and tool["inputSchema"].get("required") == ["ticket"]
+
+
 def ticket_in(result: dict[str, Any]) -> str | None:
     content = result.get("success", {}).get("content", [])
     found = re.match(r"ticket (\S+)", content[0]["text"]["text"]) if content else None
@@ -279,7 +283,7 @@ class Run:
         try:
             result = self.mcp.call(name, arguments)
             while self.waits and (ticket := ticket_in(result)):
-                wait_tool = next(t["name"] for t in self.mcp.tools if "wait" in t["name"])
+                wait_tool = next(t["name"] for t in self.mcp.tools if takes_ticket(t))
                 with (HOME / "waits").open("a") as waits:
                     waits.write(".")
                 result = self.mcp.call(wait_tool, {"ticket": ticket})

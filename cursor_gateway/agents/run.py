@@ -21,7 +21,6 @@ from cursor_gateway.core.conversation import Conversation, ToolResult
 from cursor_gateway.core.events import (
     NOTHING,
     AgentCall,
-    AgentCallDone,
     Event,
     RelayedCall,
     TextDelta,
@@ -232,13 +231,8 @@ class Run:
             events = self._stream.feed(data) if data else self._stream.close()
         if self.line is None:
             return events
-        rest = [event for event in events if not self._is_relayed(event, self.line)]
+        rest = [left for event in events if (left := self.line.noticed(event)) is not None]
         return [*rest, *self.line.calls_for_client()]
-
-    def _is_relayed(self, event: Event, line: Line) -> bool:
-        if isinstance(event, AgentCall):
-            return line.announce(event)
-        return isinstance(event, AgentCallDone) and line.came_back(event)
 
     def _check(self, events: Sequence[Event]) -> None:
         """Before a word is passed on: whether the agent knows the chat and the tools."""

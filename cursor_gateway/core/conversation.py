@@ -44,11 +44,14 @@ class ImageLink:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool of the client's. The schema is the client's own, unchanged."""
+    """A tool, with the schema of whoever has it, unchanged."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
+    # Whether it belongs to an MCP server of the user's, and the gateway executes it; else it is
+    # the client's.
+    bridged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

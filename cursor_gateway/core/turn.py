@@ -14,7 +14,8 @@ announces one of its own tools that the client has, too: then the call is the cl
 agent is stopped before it acts. Calls that the model made at once come one after the other, so a
 *burst* is collected until something else happens or it is silent for a moment (`restless` asks for
 that moment to be told, by an empty feed). What came after it is `unread`. A call over the relay
-that cannot be made is answered at once (`replies`), in the same run.
+that cannot be made is answered at once (`replies`), in the same run. Calls of tools that are ours
+to execute are `errands`; over the relay they are done before the turn sees them.
 
 Calls that the model writes are handed out when its run ends, so that one that cannot be read is
 mended together with the others.
@@ -26,10 +27,10 @@ the words of a model that must call a tool, and those of a run that only repairs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cursor_gateway.core import structured
+from cursor_gateway.core.burst import Announced, Burst
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from cursor_gateway.core.events import (
     NOTHING,
@@ -43,22 +44,19 @@ from cursor_gateway.core.events import (
     ThinkingDelta,
     Usage,
 )
-from cursor_gateway.core.loop_guard import Loop, LoopGuard, outcome_of, step
+from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
 from cursor_gateway.core.native_tools import translate
-from cursor_gateway.core.text_cut import CutReason, TextCut, estimate_tokens, size_of
-from cursor_gateway.core.tool_text import Asked, Garbled, Piece, Said, ToolTextParser, unreadable
+from cursor_gateway.core.text_cut import CutReason, TextCut
+from cursor_gateway.core.tool_text import Imagined, Said
 from cursor_gateway.core.tools import find, fit, to_json
+from cursor_gateway.core.usage_meter import UsageMeter
+from cursor_gateway.core.written_calls import Written, WrittenCalls
 from cursor_gateway.errors import OutputInvalid
 
+# How often a model may have tools executed by us within one answer.
+MAX_ROUNDS = 25
+
 _CALL_SOMETHING = "A tool must be called now. Make the call, in the form that was described."
-
-
-@dataclass(frozen=True, slots=True)
-class _Announced:
-    name: str
-    arguments: dict[str, Any]
-    # The id that the relay knows it by.
-    relayed: str = ""
 
 
 class Turn:
@@ -79,8 +77,11 @@ class Turn:
         # Of what the client did, not of what we told the model: our own hints are no news.
         self._guard = LoopGuard(max_repeat, conversation.messages)
         self._new_id = new_id
+        self._bridged = {tool.name for tool in conversation.tools if tool.bridged}
+        self._errand_guard = LoopGuard(max_repeat)
+        self._rounds = 0
         self._show_activity = show_activity
-        self._earlier = NOTHING
+        self._meter = UsageMeter()
         # The reasons for which the agent was asked again; none counts twice.
         self._asked_again: set[str] = set()
         self._unreadable: list[str] = []
@@ -98,21 +99,20 @@ class Turn:
         """A run of the agent starts, or goes on. It has read `asked`, which may have grown by
         `retry`; its earlier answers `told` the client of that much usage."""
         self._asked = asked
-        self._told = told
+        self._meter.begin(asked, told)
         self._own_guard = LoopGuard(self._max_repeat)
         self._cut = TextCut(self._conversation.stop, self._conversation.max_tokens)
-        self._parser = ToolTextParser() if self._reads_calls else None
-        self._written: list[tuple[str, dict[str, Any], str]] = []
-        self._burst: list[_Announced] = []
-        self._burst_of = ""
-        self._unanswered = 0
+        self._written = WrittenCalls(self._tools, reads_calls=self._reads_calls)
+        self._burst = Burst()
         self._loops: list[tuple[Loop, ToolCall]] = []
         self._relayed_loops = 0
         self._finished = False
-        self._garbled: list[Garbled] = []
+        self._was_cut = False
+        self._usage_so_far: Usage | None = None
         self._held: list[str] = []
-        self._output_bytes = 0
         self.retry: tuple[Message, ...] = ()
+        # Calls for us to execute: the turn goes on when they are `executed`.
+        self.errands: list[ToolCall] = []
         self.unread: list[Event] = []
 
     @property
@@ -122,8 +122,8 @@ class Turn:
 
     @property
     def ended_with_agent(self) -> bool:
-        """Whether the client was told all that the agent said, so that both know the same."""
-        return self.over and self._finished
+        """Whether the agent has said all that it had to say, and all of it was heard."""
+        return self._finished and not self._was_cut
 
     @property
     def restless(self) -> bool:
@@ -133,13 +133,13 @@ class Turn:
     @property
     def wants_more(self) -> bool:
         """Whether the agent's present run has anything left to say to this turn."""
-        return not self.over and not self.retry
+        return not self.over and not self.retry and not self.errands
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         """What the client gets for `events`; none at all mean a moment of silence."""
         out: list[Event] = []
         for position, event in enumerate(events):
-            if self._burst and self._ends_burst(event):
+            if self._burst.ends_with(event):
                 self._settle_burst(out)
             if not self.wants_more:
                 self.unread = list(events[position:])
@@ -149,30 +149,18 @@ class Turn:
             self._settle_burst(out)
         return out
 
-    def _ends_burst(self, event: Event) -> bool:
-        match event:
-            case ThinkingDelta():
-                # Between calls that were made at once a model may think; after their results it is
-                # another model call.
-                return self._unanswered <= 0
-            case AgentCall(model_call=model_call):
-                return model_call != self._burst_of
-            case _:
-                return isinstance(event, TextDelta | Finished)
-
     def _take(self, event: Event, out: list[Event]) -> None:
         if isinstance(event, TextDelta):
-            pieces = self._parser.feed(event.text) if self._parser else [Said(event.text)]
-            self._read(pieces, out)
+            self._read(self._written.feed(event.text), out)
         elif isinstance(event, ThinkingDelta):
-            self._output_bytes += size_of(event.text)
+            self._meter.say(event.text)
             out.append(event)
         elif isinstance(event, RelayedCall):
             self._relayed(event)
         elif isinstance(event, AgentCall):
             self._agent_calls(event, out)
         elif isinstance(event, AgentCallDone):
-            self._unanswered -= 1
+            self._burst.agent_call_is_done()
             outcome = outcome_of(event.result)
             result = to_json(event.result)
             self._own_guard.record(step(event.tool, event.arguments, outcome, result))
@@ -182,37 +170,14 @@ class Turn:
 
     # Text and the calls in it
 
-    def _read(self, pieces: Iterable[Piece], out: list[Event]) -> None:
+    def _read(self, pieces: Iterable[Said | Written | Imagined], out: list[Event]) -> None:
         for piece in pieces:
             if not self.wants_more:
                 return
-            match piece:
-                case Said(text):
-                    self._say(text, out)
-                case Asked() | Garbled():
-                    self._written_call(piece, out)
-                case _:
-                    self._conclude(None, out)
-
-    def _written_call(self, piece: Asked | Garbled, out: list[Event]) -> None:
-        if not self._tools:
-            return
-        call = self._understood(piece) if isinstance(piece, Asked) else piece
-        if isinstance(call, Garbled):
-            self._garbled.append(call)
-            return
-        self._written.append(call)
-        if not self._conversation.parallel_calls:
-            self._conclude(None, out)
-
-    def _understood(self, asked: Asked) -> tuple[str, dict[str, Any], str] | Garbled:
-        tool = find(asked.name, self._tools)
-        if tool is None:
-            return Garbled(asked.raw, f"there is no tool {asked.name!r}.")
-        arguments, problem = fit(tool, asked.arguments)
-        if problem:
-            return Garbled(asked.raw, f"the arguments of {tool.name}: {problem}")
-        return tool.name, arguments, asked.raw
+            if isinstance(piece, Said):
+                self._say(piece.text, out)
+            elif isinstance(piece, Imagined) or not self._conversation.parallel_calls:
+                self._conclude(None, out)
 
     def _say(self, text: str, out: list[Event]) -> None:
         self._pass_cut(*self._cut.feed(text), out)
@@ -220,14 +185,15 @@ class Turn:
     def _pass_cut(self, text: str, reason: CutReason | None, out: list[Event]) -> None:
         self._pass_on(text, out)
         if reason:
+            self._was_cut = True
             self._hand_out_written(out)
             self._end(reason, None, out)
 
     def _pass_on(self, text: str, out: list[Event]) -> None:
         if not text:
             return
-        self._output_bytes += size_of(text)
-        waits_for_call = self._must_call and not self._calls
+        self._meter.say(text)
+        waits_for_call = self._must_call and not self._calls and not self._rounds
         if self._conversation.output or self._unreadable or waits_for_call:
             self._held.append(text)
         else:
@@ -239,14 +205,21 @@ class Turn:
         self, name: str, arguments: dict[str, Any], out: list[Event], relayed: str = ""
     ) -> None:
         call = ToolCall(relayed or self._new_id(), name, to_json(arguments))
-        if loop := self._guard.judge(name, arguments):
+        is_errand = name in self._bridged
+        guard = self._errand_guard if is_errand else self._guard
+        if loop := guard.judge(name, arguments):
             self._loops.append((loop, call))
             self._relayed_loops += bool(relayed)
+            return
+        if is_errand:
+            self._meter.say(call.arguments)
+            self.errands.append(call)
+            self._show(AgentCall(call.id, name, arguments), out)
             return
         self._release_held(out)
         self._calls += 1
         self._relayed_calls += bool(relayed)
-        self._output_bytes += size_of(call.arguments)
+        self._meter.say(call.arguments)
         out.append(call)
 
     def _relayed(self, event: RelayedCall) -> None:
@@ -256,28 +229,32 @@ class Turn:
             words = f"Not executed: {problem} Make the call again as its schema wants it."
             self.replies.append(ToolResult(event.id, (Text(words),), is_error=True))
         else:
-            self._burst.append(_Announced(event.name, arguments, event.id))
+            self._burst.add(Announced(event.name, arguments, event.id))
 
     def _agent_calls(self, event: AgentCall, out: list[Event]) -> None:
         translated = translate(
             event.tool, event.arguments, event.description, self._tools, event.workspace
         )
-        self._unanswered += 1
+        self._burst.agent_calls()
         if translated is not None:
-            self._burst.append(_Announced(*translated))
-            self._burst_of = event.model_call
+            self._burst.add(Announced(*translated), event.model_call)
         elif loop := self._own_guard.judge(event.tool, event.arguments):
             call = ToolCall(self._new_id(), event.tool, to_json(event.arguments))
             self._loops.append((loop, call))
             self._break_loop(None, out)
-        elif self._show_activity:
+        else:
+            self._show(event, out)
+
+    def _show(self, event: AgentCall, out: list[Event]) -> None:
+        """Something is done that the client does not do."""
+        if self._show_activity:
             out.append(ThinkingDelta(f"[{event.tool} {event.subject}]\n"))
         else:
             out.append(event)
 
     def _settle_burst(self, out: list[Event]) -> None:
         """Hand out what was announced, if anything was."""
-        burst, self._burst = self._burst, []
+        burst = self._burst.take()
         if not burst:
             return
         if not self._conversation.parallel_calls:
@@ -291,10 +268,9 @@ class Turn:
             self._end_with_calls(None, out)
 
     def _hand_out_written(self, out: list[Event]) -> None:
-        for name, arguments, _ in self._written:
+        for call in self._written.take():
             self.channel = "text"
-            self._call(name, arguments, out)
-        self._written = []
+            self._call(call.name, call.arguments, out)
 
     # Ends
 
@@ -305,41 +281,60 @@ class Turn:
 
     def _flush_text(self, out: list[Event]) -> None:
         """Let go of what was held back only because more of it might have come."""
-        if self._parser is not None:
-            self._read(self._parser.close(), out)
+        self._read(self._written.close(), out)
         if self.wants_more:
             self._pass_cut(*self._cut.close(), out)
 
     def _conclude(self, usage: Usage | None, out: list[Event]) -> None:
         """The run has nothing more to say: the turn ends, or the agent is asked again."""
-        if self._garbled and self._may_ask_again("garbled"):
-            self._ask_for_readable_calls(usage)
+        garbled = self._written.garbled
+        if garbled and self._may_ask_again("garbled"):
+            # All of the run's calls again, since none was handed out yet.
+            self._unreadable = [each.raw for each in garbled]
+            self._ask_again(usage, *self._written.correction())
             return
         self._hand_out_written(out)
-        if self._calls or self._loops:
+        self._usage_so_far = usage
+        if self._calls or self._loops or self.errands:
             self._end_with_calls(usage, out)
-        elif self._garbled:
+        elif garbled:
             # It stays unreadable: then the first attempt is as good as any.
             self._held = ["\n".join(self._unreadable)]
             self._unreadable = []
             self._end("stop", usage, out)
-        elif self._must_call and self._may_ask_again("no call"):
+        elif self._must_call and not self._rounds and self._may_ask_again("no call"):
             self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
         elif self._conversation.output is None or self._is_valid_output(usage):
             self._unreadable = []
             self._end("stop", usage, out)
 
     def _end_with_calls(self, usage: Usage | None, out: list[Event]) -> None:
-        if self._relayed_loops == len(self._loops) and (self._calls or self._may_ask_again("loop")):
+        if 0 < self._relayed_loops == len(self._loops) and (
+            self._calls or self._may_ask_again("loop")
+        ):
             self.replies += self._hints()
             self._loops.clear()
             self._relayed_loops = 0
-            if not self._calls:
-                return
+        elif self._loops and not self._calls:
+            self._break_loop(usage, out)
         if self._calls:
             self._end("tool_calls", usage, out)
-        else:
-            self._break_loop(usage, out)
+        elif self._rounds >= MAX_ROUNDS and self.errands:
+            self.errands.clear()
+            out.append(TextDelta(f"[cursor-gateway stopped after {MAX_ROUNDS} rounds of calls.]"))
+            self._end("stop", usage, out)
+
+    def executed(self, results: Sequence[ToolResult]) -> None:
+        """What came of the errands. The agent is asked again with it, unless the turn is over."""
+        calls, self.errands = self.errands, []
+        for call, result in zip(calls, results, strict=True):
+            text = "\n".join(part.text for part in result.content if isinstance(part, Text))
+            outcome = classify(call.name, text, is_error=result.is_error)
+            self._errand_guard.record(step(call.name, call.arguments, outcome, text), call.id)
+        self._rounds += 1
+        if not self.over:
+            answer = Message("user", tuple(results))
+            self._ask_with(self._usage_so_far, Message("assistant", tuple(calls)), answer)
 
     def _hints(self) -> tuple[ToolResult, ...]:
         return tuple(
@@ -356,14 +351,6 @@ class Turn:
         self._release_held(out)
         out.append(TextDelta(loop.message))
         self._end("stop", usage, out, loop)
-
-    def _ask_for_readable_calls(self, usage: Usage | None) -> None:
-        """All of the run's calls again, since none was handed out yet."""
-        self._unreadable = [garbled.raw for garbled in self._garbled]
-        said = "\n".join([*(raw for _, _, raw in self._written), *self._unreadable])
-        problems = [garbled.problem for garbled in self._garbled]
-        correction = unreadable(problems, len(self._garbled) + len(self._written))
-        self._ask_again(usage, said, correction)
 
     def _is_valid_output(self, usage: Usage | None) -> bool:
         """Whether the structured answer is one; if not, ask once for a better one."""
@@ -389,7 +376,7 @@ class Turn:
         self._ask_with(usage, *words)
 
     def _ask_with(self, usage: Usage | None, *words: Message) -> None:
-        self._earlier += self._counted(usage)
+        self._meter.end_run(usage)
         earlier = self._asked.messages[len(self._conversation.messages) :]
         self.retry = (*earlier, *words)
 
@@ -399,8 +386,8 @@ class Turn:
         self._release_held(out)
         if self._calls:
             reason = "tool_calls"
-            out.extend(TextDelta(garbled.raw) for garbled in self._garbled)
-        self.usage = self._earlier + self._counted(usage)
+            out.extend(TextDelta(garbled.raw) for garbled in self._written.garbled)
+        self.usage = self._meter.total(usage)
         stop = self._cut.found if reason == "stop" else None
         out.append(Finished(reason, self.usage, loop, stop))
         self.over = True
@@ -409,11 +396,3 @@ class Turn:
         if self._held and not self._unreadable:
             out.append(TextDelta("".join(self._held)))
         self._held.clear()
-
-    def _counted(self, usage: Usage | None) -> Usage:
-        # The agent counts its whole run, of which earlier answers have told their part.
-        if usage is not None and (rest := usage.beyond(self._told)):
-            return rest
-        given = sum(map(size_of, self._asked.texts()))
-        made = self._output_bytes
-        return Usage(estimate_tokens(given), estimate_tokens(made), estimated=True)

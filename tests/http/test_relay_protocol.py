@@ -15,16 +15,21 @@ from mcp import Client as McpClient
 from mcp import MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from cursor_gateway.core.conversation import ImageFile, Text, ToolResult, ToolSpec
+from cursor_gateway.core.conversation import ImageFile, Text, ToolCall, ToolResult, ToolSpec
 from cursor_gateway.relay import Line, Relay
 from tests.conftest import eventually
 
 BASH = ToolSpec("bash", "Runs.", {"type": "object", "properties": {"command": {"type": "string"}}})
 
 
+async def nobody(call: ToolCall) -> ToolResult:
+    """There are no tools but the client's."""
+    raise AssertionError(call)
+
+
 @pytest.fixture
 async def relay() -> AsyncIterator[Relay]:
-    relay = Relay(hold=50.0)
+    relay = Relay(50.0, nobody)
     await relay.start()
     yield relay
     await relay.close()

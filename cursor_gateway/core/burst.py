@@ -1,0 +1,52 @@
+"""Burst: the calls that a model makes at once, which reach us one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    name: str
+    arguments: dict[str, Any]
+    # The id that the relay knows it by.
+    relayed: str = ""
+
+
+class Burst:
+    def __init__(self) -> None:
+        self._calls: list[Announced] = []
+        self._model_call = ""
+        # How many of the agent's own calls have not come back.
+        self._unanswered = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, call: Announced, model_call: str = "") -> None:
+        self._calls.append(call)
+        self._model_call = model_call
+
+    def agent_calls(self) -> None:
+        self._unanswered += 1
+
+    def agent_call_is_done(self) -> None:
+        self._unanswered -= 1
+
+    def ends_with(self, event: Event) -> bool:
+        match event:
+            case ThinkingDelta():
+                # Between calls that were made at once a model may think; after their results it is
+                # another model call.
+                return bool(self._calls) and self._unanswered <= 0
+            case AgentCall(model_call=model_call):
+                return bool(self._calls) and model_call != self._model_call
+            case _:
+                return bool(self._calls) and isinstance(event, TextDelta | Finished)
+
+    def take(self) -> list[Announced]:
+        calls, self._calls = self._calls, []
+        return calls
