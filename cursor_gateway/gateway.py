@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 # An agent that has not fetched the relay's tools will not begin to, but it may be updated.
 _ASK_AGAIN_AFTER = 600.0
+_IGNORED_OFTEN = 2
 _IGNORED = "the agent did not fetch the relay's list of tools (an old CLI, or MCP is not allowed)"
 
 
@@ -100,7 +101,7 @@ class Gateway:
                     try:
                         batch = await run.read(restless=turn.restless)
                     except StartOver as refusal:
-                        run = self._start_over(ask, run, refusal)
+                        run = self._start_over(ask, run, turn, refusal)
                         continue
                     events = turn.feed(batch)
                     self._reply(run, turn)
@@ -159,15 +160,19 @@ class Gateway:
         conversation = self._errands.woven(ask.conversation)
         return Order(conversation, ask.model, ask.directory, ask.caller, by_relay)
 
-    def _start_over(self, ask: Ask, run: Run, refusal: StartOver) -> Run:
+    def _start_over(self, ask: Ask, run: Run, turn: Turn, refusal: StartOver) -> Run:
         """The same for an agent that reads everything, by the channel that it knows."""
         order = replace(run.order, chat=None, known=0)
         if refusal.because == "relay":
             self._channel.relay_is_ignored()
             order = replace(order, by_relay=False)
+        elif refusal.because == "run":
+            log.info("the agent is gone that waited for these results; another reads everything")
+            order = self._order(ask)
         else:
             log.info("the agent did not take up its chat; it gets the whole conversation")
         self.agent.end(run)
+        turn.begin(order.conversation)
         return self.agent.start(order)
 
     def _ask_again(self, ask: Ask, run: Run, turn: Turn) -> Run:
@@ -257,6 +262,8 @@ class _Channel:
 
     def __init__(self, wanted: str) -> None:
         self._wanted = wanted
+        # How many agents in a row did without the relay, and how long it is not tried again.
+        self._ignored = 0
         self._ignored_until = 0.0
         self._served = dict.fromkeys(("relay", "text", "native"), 0)
 
@@ -266,21 +273,24 @@ class _Channel:
         return self._wanted == "relay" or monotonic() >= self._ignored_until
 
     def relay_is_ignored(self) -> None:
-        if monotonic() >= self._ignored_until:
+        self._ignored += 1
+        if self._ignored == 1:
             log.warning("tools go by text for now: %s", _IGNORED)
-        self._ignored_until = monotonic() + _ASK_AGAIN_AFTER
+        if self._ignored >= _IGNORED_OFTEN:
+            self._ignored_until = monotonic() + _ASK_AGAIN_AFTER
 
     def count(self, ask: Ask, run: Run, turn: Turn) -> None:
         if ask.conversation.callable_tools:
             channel = turn.channel or ("relay" if run.line else "text")
+            self._ignored = 0 if run.line else self._ignored
             self._served[channel] += 1
             log.info("answered; tools by the %s channel", channel)
 
     def state(self, located: Located) -> dict[str, Any]:
-        ignored = monotonic() < self._ignored_until
+        serves = self.is_relay(located) and not self._ignored
         return {
-            "channel": "relay" if self.is_relay(located) else "text",
-            "reason": _IGNORED if ignored else f"tool_channel is {self._wanted}",
+            "channel": "relay" if serves else "text",
+            "reason": _IGNORED if self._ignored else f"tool_channel is {self._wanted}",
             "served": dict(self._served),
         }
 

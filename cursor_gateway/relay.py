@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 
 _VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 _COMMENTS_EVERY = 15.0
-# An agent's patience is never taken for less: below it the tickets would be all it ever sees.
-_SHORTEST_HOLD = 1.0
+# Who gives up sooner was not tired of waiting.
+_SHORTEST_PATIENCE = 10.0
 _MAX_BODY = 64 * 1024 * 1024
 
 Json = dict[str, Any]
@@ -63,10 +63,11 @@ class Line:
         self.tools = RelayedTools(tools)
         self._calls = RelayedCalls(new_id)
         self._results: dict[str, asyncio.Future[ToolResult]] = {}
-        self._held: dict[object, asyncio.Task[Any] | None] = {}
+        # The requests that are waited for: their task, and since when.
+        self._held: dict[str | int, tuple[asyncio.Task[Any] | None, float]] = {}
         self._owes_list = False
-        # Whether the agent has fetched the list: one that has not, does not know the tools.
-        self.listed = False
+        # Set when the agent has fetched the list: one that has not, does not know the tools.
+        self.listed = asyncio.Event()
         # Whether the agent gave up waiting for a call. Then no result can reach it any more.
         self.lost = False
         self.one_at_a_time = False
@@ -92,7 +93,8 @@ class Line:
         if tool.bridged:
             return replace(event, tool=tool.name, arguments=arguments)
         if isinstance(event, AgentCall):
-            self._calls.announce(tool.name, arguments)
+            if arguments or not tool.schema.get("properties"):
+                self._calls.announce(tool.name, arguments)
         else:
             self._calls.withdraw(tool.name, arguments)
         return None
@@ -110,7 +112,7 @@ class Line:
                 future.set_result(result)
 
     def close(self) -> None:
-        for task in self._held.values():
+        for task, _ in self._held.values():
             if task is not None:
                 task.cancel()
         for errand in self._errands:
@@ -126,7 +128,7 @@ class Line:
     # What the agent's MCP client asks
 
     def list_tools(self) -> Json:
-        self.listed = True
+        self.listed.set()
         self._owes_list = False
         return {"tools": self.tools.listing()}
 
@@ -136,7 +138,7 @@ class Line:
         if tool is None:
             ticket = str(arguments.get("ticket", "")).removeprefix("ticket").strip()
             return ticket if ticket in self._results else None
-        self.listed = True
+        self.listed.set()
         if tool.bridged:
             return self._run_errand(ToolCall(self._new_id(), tool.name, to_json(arguments)))
         call_id = self._calls.arrive(tool.name, arguments)
@@ -165,20 +167,24 @@ class Line:
         owes, self._owes_list = self._owes_list, False
         return owes
 
-    def holds(self, rpc_id: object) -> None:
-        self._held[rpc_id] = asyncio.current_task()
+    def forget(self, call_id: str) -> None:
+        """Its result has reached the agent."""
+        self._results.pop(call_id, None)
 
-    def lets_go(self, rpc_id: object) -> None:
+    def hold(self, rpc_id: str | int) -> None:
+        self._held[rpc_id] = (asyncio.current_task(), asyncio.get_running_loop().time())
+
+    def let_go(self, rpc_id: str | int) -> None:
         self._held.pop(rpc_id, None)
 
-    def gives_up(self, rpc_id: object) -> bool:
-        """The agent waits no longer for this request; whether it did."""
-        task = self._held.pop(rpc_id, None)
+    def give_up(self, rpc_id: str | int) -> float | None:
+        """The agent waits no longer for this request; how long it did, if at all."""
+        task, since = self._held.pop(rpc_id, (None, 0.0))
         if task is None:
-            return False
+            return None
         self.lost = True
         task.cancel()
-        return True
+        return asyncio.get_running_loop().time() - since
 
 
 class Relay:
@@ -244,10 +250,12 @@ class Relay:
     async def _answer(self, request: web.Request, line: Line, message: Json) -> web.StreamResponse:
         method, rpc_id = message.get("method"), message.get("id")
         params = _arguments(message.get("params"))
-        if rpc_id is None:
+        if rpc_id is None or method is None:
             if method == "notifications/cancelled":
                 self._given_up(line, params.get("requestId"))
             return web.Response(status=202)
+        if not isinstance(rpc_id, str | int):
+            return _refusal(None, -32600, "An id is a text or a number.", status=400)
         if method == "tools/call":
             return await self._call(request, line, rpc_id, params)
         if method == "initialize":
@@ -259,7 +267,7 @@ class Relay:
         return _refusal(rpc_id, -32601, f"There is no method {method!r}.")
 
     async def _call(
-        self, request: web.Request, line: Line, rpc_id: object, params: Json
+        self, request: web.Request, line: Line, rpc_id: str | int, params: Json
     ) -> web.StreamResponse:
         name, arguments = str(params.get("name")), _arguments(params.get("arguments"))
         if name != line.tools.wait_tool and line.tools.get(name) is None:
@@ -272,7 +280,7 @@ class Relay:
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
         )
-        line.holds(rpc_id)
+        line.hold(rpc_id)
         try:
             await response.prepare(request)
             answer = await self._wait(response, line, call_id)
@@ -280,7 +288,7 @@ class Relay:
             line.lost = True
             raise
         finally:
-            line.lets_go(rpc_id)
+            line.let_go(rpc_id)
         if line.takes_news():
             news = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
             await _write(response, news)
@@ -295,6 +303,7 @@ class Relay:
         while (left := until - loop.time()) > 0:
             result = await line.result(call_id, min(left, _COMMENTS_EVERY))
             if result is not None:
+                line.forget(call_id)
                 return to_mcp(result)
             await response.write(b": the client is still at work\n\n")
         words = (
@@ -304,12 +313,14 @@ class Relay:
         return to_mcp(ToolResult(call_id, (Text(words),)))
 
     def _given_up(self, line: Line, rpc_id: object) -> None:
-        if isinstance(rpc_id, str | int) and line.gives_up(rpc_id):
-            shorter = max(_SHORTEST_HOLD, self._hold * 0.8)
+        waited = line.give_up(rpc_id) if isinstance(rpc_id, str | int) else None
+        if waited is not None and _SHORTEST_PATIENCE <= waited < self._hold:
+            self._hold = 0.8 * waited
             log.warning(
-                "the agent gave up waiting for a call; calls are held for %.0f s now", shorter
+                "the agent gave up a call after %.0f s; calls are held for %.0f s now",
+                waited,
+                self._hold,
             )
-            self._hold = shorter
 
 
 def _arguments(value: object) -> Json:

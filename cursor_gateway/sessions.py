@@ -21,7 +21,7 @@ from pathlib import Path
 from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.agents.run import Chat, Run
 from cursor_gateway.core.call_ids import CallIds
-from cursor_gateway.core.conversation import Conversation, Message, ToolResult
+from cursor_gateway.core.conversation import Conversation, Message, ToolCall, ToolResult
 from cursor_gateway.core.history import (
     History,
     history_of,
@@ -64,7 +64,7 @@ class _Parked:
     scope: Hashable
     seen: History
     calls: frozenset[str]
-    timer: asyncio.TimerHandle
+    timer: asyncio.TimerHandle | None = None
 
 
 @dataclass(slots=True)
@@ -103,25 +103,28 @@ class Sessions:
         runs = self._runs()
         if len(runs) >= MAX_PARKED:
             self._stop(runs[0])
-        parked = _Parked(run, ask.scope, seen, frozenset(calls), self._later(lambda: stop()))
-
-        def stop() -> None:
-            self._stop(parked)
-
-        run.when_over(stop)
+        parked = _Parked(run, ask.scope, seen, frozenset(calls))
+        parked.timer = self._later(lambda: self._stop(parked))
+        run.when_over(lambda: self._stop(parked))
         self._parked |= dict.fromkeys(calls, parked)
 
     def continued(self, ask: Ask) -> Run | None:
         """The run that waits for the results that `ask` brings, told of them."""
         past, news = split(ask.conversation.messages)
         results = [part for m in news for part in m.parts if isinstance(part, ToolResult)]
-        found = {id(p): p for result in results if (p := self._parked.get(result.id))}
+        # Calls without a result, too: their client has moved on.
+        asked = [part.id for m in past[-1:] for part in m.parts if isinstance(part, ToolCall)]
+        ids = [*asked, *(result.id for result in results)]
+        found = {id(p): p for each in ids if (p := self._parked.get(each))}
         if not found:
             if any(self._call_ids.is_ours(result.id) for result in results):
                 log.debug("nothing waits for these results any more")
             return None
         parked = next(iter(found.values()))
-        reason = self._mismatch(parked, ask, past, news) if len(found) == 1 else "two runs at once"
+        brought = {result.id for result in results}
+        reason = "two runs at once"
+        if len(found) == 1:
+            reason = self._mismatch(parked, ask, brought, past, news)
         if reason:
             log.info("a waiting run is replaced by a fresh one: %s", reason)
             for each in found.values():
@@ -136,11 +139,15 @@ class Sessions:
         return parked.run
 
     def _mismatch(
-        self, parked: _Parked, ask: Ask, past: Sequence[Message], news: Sequence[Message]
+        self,
+        parked: _Parked,
+        ask: Ask,
+        brought: set[str],
+        past: Sequence[Message],
+        news: Sequence[Message],
     ) -> str:
         """Why the run cannot go on with `ask`; empty if it can."""
         line = parked.run.line
-        brought = {part.id for m in news for part in m.parts if isinstance(part, ToolResult)}
         if line is None or not parked.run.is_waiting:
             return "it waits no longer"
         if parked.scope != ask.scope:
@@ -157,7 +164,8 @@ class Sessions:
         return list({id(parked): parked for parked in self._parked.values()}.values())
 
     def _take_out(self, parked: _Parked) -> None:
-        parked.timer.cancel()
+        if parked.timer is not None:
+            parked.timer.cancel()
         for call in parked.calls:
             if self._parked.get(call) is parked:
                 del self._parked[call]
@@ -177,7 +185,7 @@ class Sessions:
             self._forget(next(iter(self._kept.values())))
         keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen),)
         if name := session_name(ask.conversation):
-            keys = (*keys, (ask.scope_with_tools, name))
+            keys = (*keys, (ask.scope_with_tools, name, _instructions(ask)))
         kept = _Kept(self._agent.keep(run), keys, self._later(lambda: self._forget(kept)))
         for key in keys:
             if earlier := self._kept.get(key):
@@ -197,7 +205,8 @@ class Sessions:
             known = len(past)
         else:
             # A client that names its session may send only what is new.
-            kept = self._kept.get((ask.scope_with_tools, name)) if name else None
+            key = (ask.scope_with_tools, name, _instructions(ask))
+            kept = self._kept.get(key) if name else None
             known = sum(message.role == "system" for message in messages)
         if kept is None or known == len(messages):
             return None
@@ -219,6 +228,11 @@ class Sessions:
 
     def _later(self, call: Callable[[], object]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(self._seconds, call)
+
+
+def _instructions(ask: Ask) -> History:
+    """What its system messages say: a named session with others is another one."""
+    return history_of(m for m in ask.conversation.messages if m.role == "system")
 
 
 def _with_reminders(results: Sequence[ToolResult], news: Sequence[Message]) -> list[ToolResult]:

@@ -22,6 +22,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -136,7 +137,7 @@ def take_one(counter: str) -> bool:
 
 def chat_file(session: str) -> Path:
     folder = hashlib.md5(str(Path.cwd()).encode(), usedforsecurity=False).hexdigest()
-    return HOME / "chats" / folder / session
+    return HOME / "chats" / folder / session / "store.db"
 
 
 def recalled(session: str) -> str:
@@ -190,7 +191,8 @@ class Run:
         self.prompt = prompt if not session else f"{recalled(session)}{as_turn(prompt)}"
         self.out = out
         self.emitter = demo.Emitter(out, partial=partial, session=session)
-        self.mcp = self.connected()
+        # Some connect their MCP servers only when they have begun to speak.
+        self.mcp = self.connected() if "[[late-mcp]]" not in prompt else None
         self.announced: list[tuple[str, str, dict[str, Any]]] = []
         self.last_result = ""
         self.waits = True
@@ -278,8 +280,12 @@ class Run:
         self.complete(call_id, args, {"rejected": {"reason": "", "isReadonly": False}})
 
     def call_until_done(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        while "[[late-mcp]]" in self.prompt and self.mcp is None:
+            time.sleep(0.01)
         if self.mcp is None or "Mcp(client:*)" not in permissions()["allow"]:
             return {"rejected": {"reason": "", "isReadonly": False}}
+        with (HOME / "mcp-calls").open("a") as calls:
+            calls.write(".")
         try:
             result = self.mcp.call(name, arguments)
             while self.waits and (ticket := ticket_in(result)):
@@ -301,6 +307,13 @@ class Run:
     def do_patience(self, seconds: str) -> None:
         assert self.mcp is not None
         self.mcp.patience = float(seconds)
+
+    def do_late_mcp(self, _: str) -> None:
+        def connect() -> None:
+            time.sleep(0.3)
+            self.mcp = self.connected()
+
+        threading.Thread(target=connect).start()
 
     def do_impatient(self, _: str) -> None:
         """A model that does not wait for a ticket."""

@@ -122,16 +122,18 @@ class Child:
 
     async def read(self) -> bytes | None:
         """What it wrote to stdout since the last call; empty once it ended, None after `wake`."""
-        while not self._woken:
+        while True:
             over = self._exited.done()
             try:
                 return os.read(self._stdout_fd, READ_BYTES)
             except BlockingIOError:
                 if over:
                     return b""
+            # Only now: what it wrote before comes before what it did then.
+            if self._woken:
+                self._woken = False
+                return None
             await self._ready(self._loop.add_reader, self._loop.remove_reader, self._stdout_fd)
-        self._woken = False
-        return None
 
     def wake(self) -> None:
         """Something else has happened that whoever reads, now or next, should see."""

@@ -183,11 +183,16 @@ class CursorCli:
 
     def _store_of(self, run: Run) -> Path | None:
         """Where the CLI keeps the chat; None where its chats are somewhere else."""
-        home = self._env.get("HOME", "~")
-        config = self._env.get("CURSOR_CONFIG_DIR") or str(Path(home).expanduser() / ".cursor")
+        home = Path(self._env.get("HOME", "~")).expanduser()
+        xdg = self._env.get("XDG_CONFIG_HOME") or str(home / ".config")
+        places = (self._env.get("CURSOR_CONFIG_DIR"), f"{xdg}/cursor", f"{home}/.cursor")
         folder = hashlib.md5(str(run.workspace.path).encode(), usedforsecurity=False).hexdigest()
-        store = Path(config) / "chats" / folder / run.session_id
-        return store if store.exists() else None
+        stores = (
+            Path(place) / "chats" / folder / run.session_id / "store.db"
+            for place in places
+            if place
+        )
+        return next(filter(Path.exists, stores), None)
 
     def _launch(self, order: Order, workspace: Workspace, line: Line | None) -> Child:
         """A process that has everything but its prompt."""

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +28,7 @@ from cursor_gateway.core.events import (
     Usage,
 )
 from cursor_gateway.core.history import tool_digest
-from cursor_gateway.errors import AgentFailed, AgentTimedOut, GatewayError
+from cursor_gateway.errors import AgentFailed, AgentTimedOut, CursorUnreachable, GatewayError
 from cursor_gateway.relay import Line
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace
@@ -47,6 +48,8 @@ END_OF_TURN_GRACE = 30.0
 TOOL_PATIENCE = 4
 # Between the calls that a model makes at once there is no thinking, only writing of lines.
 MOMENT = 0.25
+# The CLI connects its MCP servers when it starts. One that speaks before that may do it yet.
+LIST_GRACE = 1.0
 START_ATTEMPTS = 5
 START_SPACING = 0.25
 START_SPACING_LASTS = 60.0
@@ -89,9 +92,10 @@ class Order:
 
 
 class StartOver(Exception):
-    """The agent would answer without knowing what it must. Nothing was passed on yet."""
+    """The agent does not know its chat, or not its tools, or is gone with its results. Nothing of
+    this answer was passed on yet, so another one can give it."""
 
-    def __init__(self, because: Literal["chat", "relay"]) -> None:
+    def __init__(self, because: Literal["chat", "relay", "run"]) -> None:
         super().__init__(because)
         self.because = because
 
@@ -129,6 +133,8 @@ class Run:
         self._stream = AgentStream(partial=True)
         self._unread: list[Event] = []
         self._is_heard = False
+        self._is_continued = False
+        self._is_over = False
         # The usage that the client was told of so far.
         self.told = NOTHING
         self._patience = _Patience(settings)
@@ -172,7 +178,7 @@ class Run:
                 data = b""
             self._note_first_word(data)
             if events := self._events(data):
-                self._check(events)
+                await self._check(events)
                 return events
             if data == b"":
                 await self._died(child)
@@ -181,21 +187,25 @@ class Run:
         """What was read and not used, for the next answer; this one told of `usage`."""
         self._unread = [*events, *self._unread]
         self.told += usage or NOTHING
+        # It may wait for long, and nobody needs the transcript any more.
+        self.order = replace(self.order, conversation=replace(self.order.conversation, messages=()))
 
     def go_on(self, results: Sequence[ToolResult]) -> None:
         """The next answer begins: the client brought the results that the agent waits for."""
         assert self.line is not None
+        self._is_heard, self._is_continued = False, True
         self._patience = _Patience(self._settings, heard=True)
         self.line.deliver(results)
 
     def end(self, then: Callable[[], object]) -> asyncio.Future[None]:
         """Stop the process in the background, then call `then`."""
         child = self._child or self._spare
-        if child is None:
+        if child is None or self._is_over:
             then()
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             done.set_result(None)
             return done
+        self._is_over = True
         patience = LINGER_GRACE if self._stream.finished else 0.0
         return self._children.retire(child, patience, then)
 
@@ -234,15 +244,15 @@ class Run:
         rest = [left for event in events if (left := self.line.noticed(event)) is not None]
         return [*rest, *self.line.calls_for_client()]
 
-    def _check(self, events: Sequence[Event]) -> None:
+    async def _check(self, events: Sequence[Event]) -> None:
         """Before a word is passed on: whether the agent knows the chat and the tools."""
         if self._is_heard:
             return
-        chat, line = self.order.chat, self.line
+        chat = self.order.chat
         if chat is not None and self._stream.session_id != chat.session_id:
             raise StartOver("chat")
         if any(isinstance(event, TextDelta | AgentCall | RelayedCall) for event in events):
-            if line is not None and not line.listed:
+            if self.line is not None and not await _set_within(self.line.listed, LIST_GRACE):
                 raise StartOver("relay")
             self._is_heard = True
 
@@ -262,10 +272,22 @@ class Run:
         self._child = self._spare = None
 
     def _failed(self, error: GatewayError) -> Exception:
-        """A chat that cannot be taken up is no failure, as long as nothing was said."""
-        if type(error) is AgentFailed and self.order.chat is not None and not self._is_heard:
-            return StartOver("chat")
+        """A chat that cannot be taken up is no failure, nor is an agent that did not live to see
+        its results, as long as nothing was said."""
+        if type(error) in (AgentFailed, CursorUnreachable) and not self._is_heard:
+            if self._is_continued:
+                return StartOver("run")
+            if self.order.chat is not None:
+                return StartOver("chat")
         return error
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    if not event.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()
+    return event.is_set()
 
 
 class Starts:

@@ -30,7 +30,8 @@ class RelayedTools:
         return {tool.name: name for name, tool in self._tools.items() if tool.name != name}
 
     def get(self, name: str) -> ToolSpec | None:
-        return self._tools.get(name)
+        """The tool by its name here, or by its own, which a transcript may have told the model."""
+        return self._tools.get(name) or self._tools.get(self.aliases.get(name, ""))
 
     def add(self, tools: Iterable[ToolSpec]) -> bool:
         """Take in the tools that are new; whether there were any."""
@@ -96,7 +97,7 @@ def _block(part: Text | ImageFile | ImageLink) -> dict[str, Any]:
             return {"type": "text", "text": text}
         case ImageLink(url):
             return {"type": "text", "text": f"[image: {url}]"}
-        case ImageFile(data, extension):
-            kind = "jpeg" if extension == "jpg" else extension
-            encoded = base64.b64encode(data).decode()
+        case image:
+            kind = "jpeg" if image.extension == "jpg" else image.extension
+            encoded = base64.b64encode(image.data).decode()
             return {"type": "image", "data": encoded, "mimeType": f"image/{kind}"}

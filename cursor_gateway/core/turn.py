@@ -164,7 +164,8 @@ class Turn:
             outcome = outcome_of(event.result)
             result = to_json(event.result)
             self._own_guard.record(step(event.tool, event.arguments, outcome, result))
-        elif isinstance(event, Finished):
+        else:
+            assert isinstance(event, Finished)
             self._finished = True
             self._finish(event.usage, out)
 

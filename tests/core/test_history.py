@@ -96,6 +96,7 @@ def test_an_answer_is_what_the_next_request_repeats() -> None:
 def test_an_answer_without_a_word_adds_none() -> None:
     answer = Answer()
     answer.feed([TextDelta(" \n")])
+    answer.feed([ThinkingDelta("Hm")])
     assert answer.after(History()) == History()
 
 

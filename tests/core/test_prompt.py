@@ -172,3 +172,31 @@ def test_what_one_answer_must_be_stands_at_the_end() -> None:
 def test_a_failed_result_says_so() -> None:
     failed = Message("user", (ToolResult("c", (Text("x"),), is_error=True),))
     assert '<tool_result id="c" is_error="true">' in prompt(USER, failed)
+
+
+def test_an_agent_that_knows_the_beginning_reads_only_what_is_new() -> None:
+    call = ToolCall("call_1", "bash", "{}")
+    result = ToolResult("call_1", (Text("a.txt"),))
+    known = (USER, Message("assistant", (call,)))
+    news = Message("user", (result,))
+    conversation = Conversation("auto", (*known, news), tools=(BASH,))
+    assert render(conversation, Reading(known=2)).text == (
+        '<tool_result id="call_1" tool="bash">\na.txt\n</tool_result>'
+    )
+    spoken = Conversation("auto", (*known, USER), tools=(BASH,))
+    assert render(spoken, Reading(known=2)).text == "Hello"
+
+
+def test_images_are_numbered_through_a_whole_chat() -> None:
+    picture = ImageFile(b"1", "png")
+    first = Message("user", (picture, ToolResult("call_1", (picture,))))
+    conversation = Conversation("auto", (first, Message("user", (picture,))))
+    assert conversation.has_images and not Conversation("auto", (USER,)).has_images
+    assert render(conversation, Reading(known=1)).files == (("image-3.png", b"1"),)
+
+
+def test_on_the_relay_the_server_and_its_tools_are_named() -> None:
+    reading = Reading(server="client", wait_tool="wait_for_result", names={"bash": "bash_1"})
+    text = render(Conversation("auto", (USER,), tools=(BASH,)), reading).text
+    assert "MCP server `client`" in text and "`wait_for_result`" in text and "## bash_1" in text
+    assert "To call a tool, write this" not in text

@@ -48,11 +48,12 @@ def test_a_burst_goes_out_when_its_first_call_arrives() -> None:
     assert [book.arrive("bash", {"n": n}) for n in (2, 1)] == ["call_2", "call_3"]
 
 
-def test_an_announcement_without_arguments_waits_for_its_arrival() -> None:
+def test_arguments_that_say_nothing_may_be_lost_on_one_of_the_two_ways() -> None:
     book = calls()
-    book.announce("bash", {})
-    book.arrive("bash", {"n": 1})
-    assert taken(book) == [("call_1", 1)]
+    book.announce("bash", {"n": 1.0, "timeout": None, "more": {"all": False}, "of": [0.5]})
+    assert book.arrive("bash", {"n": 1, "of": [0.5]}) == "call_1"
+    (call,) = book.for_client(one_at_a_time=False)
+    assert call.arguments == {"n": 1, "of": [0.5]}
 
 
 def test_what_never_arrived_is_withdrawn() -> None:

@@ -14,6 +14,7 @@ from cursor_gateway.core.conversation import (
 )
 from cursor_gateway.core.events import (
     AgentCall,
+    AgentCallDone,
     Event,
     Finished,
     RelayedCall,
@@ -119,3 +120,33 @@ def test_the_usage_of_a_run_is_shared_out_among_its_answers() -> None:
     assert answer(told, Usage(150, 30, cached=20)) == Usage(50, 20, 20, estimated=True)
     assert answer(told, Usage(90, 30)).estimated
     assert answer(Usage(0, 0), Usage(7, 3)) == Usage(7, 3)
+
+
+def test_one_call_at_a_time_is_one_of_a_burst() -> None:
+    it = turn(parallel=False)
+    it.feed([LS, PWD])
+    calls = [event for event in it.feed([]) if isinstance(event, ToolCall)]
+    assert [call.id for call in calls] == ["call_a"]
+
+
+def test_one_call_at_a_time_is_one_of_those_that_are_written() -> None:
+    it = turn(parallel=False)
+    call = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>\n'
+    events = it.feed([TextDelta(call * 2)])
+    assert sum(isinstance(event, ToolCall) for event in events) == 1 and it.over
+
+
+def test_a_loop_of_the_agents_own_calls_is_told_to_another_run() -> None:
+    it = turn()
+    own = AgentCall("x", "semSearch", {"query": "a"}, "", "m")
+    done = AgentCallDone("semSearch", {"query": "a"}, {"success": {"results": ""}})
+    for _ in range(4):
+        it.feed([own, done])
+    assert it.retry and not it.over
+
+
+def test_an_unknown_tool_and_arguments_that_do_not_fit_are_asked_for_again() -> None:
+    for call in ('{"name": "rm", "arguments": {}}', '{"name": "bash", "arguments": {}}'):
+        it = turn()
+        it.feed([TextDelta(f"<tool_call>\n{call}\n</tool_call>"), Finished("stop", None)])
+        assert it.retry

@@ -86,6 +86,29 @@ async def test_what_the_agent_says_meanwhile_is_kept_for_the_next_answer(
     assert len(fake.runs()) == 1
 
 
+async def test_words_that_come_before_a_call_are_handed_out_before_it(
+    start: Start, fake: FakeAgent
+) -> None:
+    async with start(relay_hold=0.05) as client:
+        talk = Dialogue(client)
+        pwd = '[[text:Meanwhile. ]][[relay:bash {"command": "pwd"}]]'
+        await talk.say(f"[[impatient]]{LS}{pwd}[[text:Done.]]")
+        await eventually(lambda: count_of_calls(fake) == 2)
+        assert (await talk.bring("a.txt"))["content"] == "Meanwhile. "
+        assert talk.asked == [("bash", {"command": "pwd"})]
+
+
+def count_of_calls(fake: FakeAgent) -> int:
+    file = fake.home / "mcp-calls"
+    return len(file.read_text()) if file.exists() else 0
+
+
+async def test_tools_without_parameters_are_part_of_a_burst(client: Client) -> None:
+    talk = Dialogue(client, [BASH, tool("now")])
+    await talk.say('[[announce:now {}]][[relay:bash {"command": "ls"}]]')
+    assert talk.asked == [("now", {}), ("bash", {"command": "ls"})]
+
+
 async def test_arguments_that_the_agent_does_not_announce_come_with_the_call(
     client: Client,
 ) -> None:

@@ -64,14 +64,18 @@ async def test_a_client_that_never_comes_back_leaves_nothing(start: Start, fake:
 
 
 async def test_an_agent_that_gives_up_earlier_is_replaced_and_the_next_is_held_for_less(
-    start: Start, fake: FakeAgent, caplog: pytest.LogCaptureFixture
+    start: Start,
+    fake: FakeAgent,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("cursor_gateway.relay._SHORTEST_PATIENCE", 0.1)
     async with start() as client:
         talk = Dialogue(client)
         await talk.say(f"[[patience:0.2]]{LS}[[touch:gave-up]][[hang]][[then]][[text:replayed]]")
         await eventually((fake.home / "gave-up").exists)
         assert (await talk.bring("late"))["content"] == "replayed"
-    assert "held for 40 s now" in caplog.text
+    assert "calls are held for" in caplog.text
 
 
 @pytest.mark.parametrize("whose", ["user", "system", "result", "assistant"])
@@ -137,6 +141,34 @@ async def test_a_run_that_died_is_replaced(client: Client, fake: FakeAgent) -> N
     os.kill(fake.runs()[0]["pid"], signal.SIGKILL)
     await eventually(lambda: not fake.processes())
     assert (await talk.bring("x"))["content"] == "replayed"
+
+
+@pytest.mark.parametrize(
+    "death", ["[[exit:0]]", "[[stderr:Error: RetriableError: stream closed]][[exit:1]]"]
+)
+async def test_a_run_that_dies_over_its_results_is_replaced_in_the_same_request(
+    client: Client, fake: FakeAgent, death: str
+) -> None:
+    talk = Dialogue(client)
+    await talk.say(f"{LS}{death}[[then]][[text:replayed]]")
+    assert (await talk.bring("x"))["content"] == "replayed"
+    assert "x" in fake.runs()[1]["prompt"]
+
+
+async def test_an_agent_that_speaks_before_it_connects_keeps_the_relay(
+    client: Client, fake: FakeAgent
+) -> None:
+    talk = Dialogue(client)
+    await talk.say(f"[[late-mcp]][[text:Hm. ]]{LS}[[say-result]]")
+    assert (await talk.bring("x"))["content"] == "x"
+    assert len(fake.runs()) == 1
+
+
+async def test_a_call_that_the_user_abandons_ends_its_run(client: Client, fake: FakeAgent) -> None:
+    talk = Dialogue(client)
+    await talk.say(TASK)
+    assert (await talk.say("Never mind. [[text:Fine.]]"))["content"] == "Fine."
+    await eventually(lambda: len(fake.processes()) == 0)
 
 
 async def test_a_run_that_died_is_not_counted_for_a_quarter_of_an_hour(
@@ -222,15 +254,15 @@ async def test_an_agent_without_mcp_is_served_by_text_in_the_same_request(
 ) -> None:
     fake.put("no-mcp")
     async with start() as client:
-        for _ in range(2):
+        for _ in range(3):
             talk = Dialogue(client)
             await talk.say('[[call:bash {"command": "ls"}]]')
             assert talk.asked == [("bash", {"command": "ls"})]
         state = (await client.get("/health"))[1]["tools"]
     assert state["channel"] == "text" and "did not fetch" in state["reason"]
     assert caplog.text.count("tools go by text") == 1
-    with_relay, *by_text = ["--approve-mcps" in run["argv"] for run in fake.runs()]
-    assert (with_relay, by_text) == (True, [False, False])
+    by_relay = ["--approve-mcps" in run["argv"] for run in fake.runs()]
+    assert by_relay == [True, False, True, False, False]
 
 
 async def test_a_client_that_leaves_while_the_agent_waits_for_nothing_stops_it(

@@ -63,7 +63,7 @@ async def test_two_chats_with_the_same_opening_never_cross(client: Client, fake:
 
 def transcript(fake: FakeAgent, run: dict[str, Any]) -> str:
     folder = hashlib.md5(run["cwd"].encode(), usedforsecurity=False).hexdigest()
-    chats = list((fake.home / "chats" / folder).glob("*"))
+    chats = list((fake.home / "chats" / folder).glob("*/store.db"))
     return max((chat.read_text() for chat in chats), key=len)
 
 
@@ -137,7 +137,7 @@ async def test_a_chat_whose_store_is_gone_is_replayed(start: Start, fake: FakeAg
     async with start() as client:
         talk = Dialogue(client, tools=[])
         await talk.say("[[text:first]]")
-        for chat in (fake.home / "chats").glob("*/*"):
+        for chat in (fake.home / "chats").glob("*/*/store.db"):
             chat.unlink()
         await talk.say("[[text:second]]")
     assert resumed(fake) == [False, False]
@@ -191,7 +191,9 @@ async def test_a_named_session_may_send_only_what_is_new(client: Client, fake: F
     assert await client.content([name, user | {"content": "[[text:second]]"}]) == "second"
     other = name | {"content": f"Session: session-{uuid.uuid4()}"}
     assert await client.content([other, user]) == "first"
-    assert resumed(fake) == [False, True, False]
+    changed = name | {"content": f"{name['content']}\nSpeak Latin."}
+    assert await client.content([changed, user | {"content": "[[text:third]]"}]) == "third"
+    assert resumed(fake) == [False, True, False, False]
     assert fake.runs()[1]["prompt"] == "[[text:second]]"
 
 

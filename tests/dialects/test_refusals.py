@@ -1,0 +1,70 @@
+"""What a request may not be, in the words that its sender reads."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from cursor_gateway.core.conversation import ImageLink, ToolCall
+from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.dialects import chat
+from cursor_gateway.dialects.fields import MAX_IMAGE_BYTES
+from cursor_gateway.errors import GatewayError, InvalidImage, NotAuthenticated
+
+HELLO = {"model": "auto", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+def picture(url: str) -> dict[str, Any]:
+    part = {"type": "image_url", "image_url": {"url": url}}
+    return HELLO | {"messages": [{"role": "user", "content": [part]}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"n": 2}, "`n` must be 1"),
+        ({"top_logprobs": 3}, "logprobs"),
+        ({"response_format": {"type": "xml"}}, "text, json_object or json_schema"),
+        ({"model": " "}, "must not be empty"),
+        ({"stop": ["x"] * 1000}, "may hold"),
+    ],
+)
+def test_a_field_that_cannot_be_honoured_is_named(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(GatewayError, match=words):
+        chat.parse(HELLO | change)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("file:///etc/passwd", "web address"),
+        ("data:image/png;base64,@@@", "not valid base64"),
+        (f"data:image/png;base64,{base64.b64encode(b'GIF?').decode()}", "PNG, JPEG, GIF or WebP"),
+        ("data:image/png;base64," + "A" * (MAX_IMAGE_BYTES * 4 // 3 + 8), "larger than"),
+    ],
+)
+def test_an_image_that_is_none_is_refused(url: str, words: str) -> None:
+    with pytest.raises(InvalidImage, match=words):
+        chat.parse(picture(url))
+
+
+def test_an_image_on_the_web_stays_a_link() -> None:
+    (message,) = chat.parse(picture("https://example.com/a.png")).conversation.messages
+    assert message.parts == (ImageLink("https://example.com/a.png"),)
+
+
+def test_old_clients_get_their_one_function_call() -> None:
+    functions = [{"name": "ls", "parameters": {"type": "object"}}]
+    exchange = chat.parse(HELLO | {"functions": functions})
+    events: list[Event] = [ToolCall("call_1", "ls", "{}"), Finished("tool_calls", None)]
+    fold = exchange.fold("id", 0)
+    fold.feed(events)
+    message = fold.body()["choices"][0]["message"]
+    assert message["function_call"] == {"name": "ls", "arguments": "{}"}
+    assert b'"function_call"' in exchange.encoder("id", 0).feed(events)
+
+
+def test_a_failure_has_the_status_of_its_kind() -> None:
+    assert chat.status_of(NotAuthenticated("No.")) == 401
