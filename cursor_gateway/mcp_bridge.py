@@ -87,6 +87,11 @@ class Bridge:
     def owns(self, name: str) -> bool:
         return name in self._tools
 
+    def knows(self, name: str) -> bool:
+        """Whether it is a tool, or may be one of a server that is not connected now."""
+        absent = (part for part, server in self._servers.items() if not server.is_connected)
+        return self.owns(name) or any(name.startswith(f"mcp__{part}__") for part in absent)
+
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The result in MCP's own shape; what goes wrong is a result, too. May be cancelled."""
         tool = self._tools.get(name)

@@ -367,7 +367,7 @@ def reason(error: BaseException, status: int = 0) -> str:
     if isinstance(found, ValidationError):
         return "its answer does not fit the protocol"
     if isinstance(found, MCPError):
-        return found.message
+        return found.message or f"it answered with the error {found.code}"
     return str(found) or type(found).__name__
 
 

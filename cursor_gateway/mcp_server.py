@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 # A server that was killed is started again at once, one that keeps failing less and less often.
 RETRY_FIRST = 0.5
-RETRY_LOCAL = 60.0
+RETRY_LOCAL = 15.0
 # Asking across HTTP costs little, and nobody tells us when it is back.
 RETRY_REMOTE = 15.0
 # It did connect, so the next attempt may, too.

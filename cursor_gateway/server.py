@@ -212,7 +212,8 @@ class Server:
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         check_content_type(request.headers.get("Content-Type", ""))
-        return json_response(messages.count_tokens(await read_json(request)))
+        bridged = self._gateway.bridge.tools if _wants(request, "X-Cursor-MCP") else ()
+        return json_response(messages.count_tokens(await read_json(request), bridged))
 
     async def _show_response(self, request: web.Request) -> web.Response:
         if request.query.get("stream") == "true":
@@ -292,7 +293,7 @@ class Server:
         if not isinstance(arguments, dict):
             raise InvalidRequest("`arguments` must be an object.", param="arguments")
         name, bridge = request.match_info["id"], self._gateway.bridge
-        if not bridge.owns(name):
+        if not bridge.knows(name):
             raise ToolNotFound(f"There is no tool {name!r}.")
         with self._working():
             return json_response(await bridge.call(name, arguments))

@@ -11,10 +11,11 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from cursor_gateway.core.conversation import Conversation, Message, ToolCall, ToolResult
+from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 
-# So many turns are remembered; results may be long.
+# So many turns are remembered, and so many characters of results.
 _MOST = 500
+_MOST_TEXT = 16_000_000
 
 Done = tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]
 
@@ -28,20 +29,30 @@ class Errands:
         self, beside: Sequence[str], calls: Sequence[ToolCall], results: Sequence[ToolResult]
     ) -> None:
         self._done |= dict.fromkeys(beside, (tuple(calls), tuple(results)))
-        while len(self._done) > _MOST:
+        while len(self._done) > _MOST or sum(map(_size, self._done.values())) > _MOST_TEXT:
             self._done.popitem(last=False)
 
     def woven(self, conversation: Conversation) -> Conversation:
         """`conversation` with what was done beside its calls; as many messages as before."""
         messages = list(conversation.messages)
-        for at, message in enumerate(conversation.messages[:-1]):
-            if done := self._done_beside(message):
+        woven: list[Done] = []
+        for at, message in enumerate(conversation.messages):
+            done = self._done_beside(message)
+            answers = (n for n in range(at + 1, len(messages)) if messages[n].role != "assistant")
+            place = next(answers, None)
+            if done is not None and place is not None and done not in woven:
                 calls, results = done
-                answer = messages[at + 1]
-                messages[at] = Message(message.role, (*messages[at].parts, *calls))
-                messages[at + 1] = Message(answer.role, (*results, *answer.parts))
+                woven.append(done)
+                messages[at] = Message(message.role, (*message.parts, *calls))
+                messages[place] = Message(messages[place].role, (*results, *messages[place].parts))
         return replace(conversation, messages=tuple(messages))
 
     def _done_beside(self, message: Message) -> Done | None:
         calls = (part.id for part in message.parts if isinstance(part, ToolCall))
         return next((self._done[call] for call in calls if call in self._done), None)
+
+
+def _size(done: Done) -> int:
+    return sum(
+        len(part.text) for result in done[1] for part in result.content if isinstance(part, Text)
+    )

@@ -85,20 +85,19 @@ class Selection:
     deny: tuple[str, ...] = ()
 
     def allows(self, server: str, tool: str) -> bool:
-        path = f"{server}/{tool}"
-        if any(fnmatchcase(path, _pattern(entry)) for entry in self.deny):
-            return False
-        return not self.allow or any(fnmatchcase(path, _pattern(entry)) for entry in self.allow)
+        names = (server, f"{server}/{tool}")
+        return not _matches(self.deny, names) and (not self.allow or _matches(self.allow, names))
 
     def wants(self, server: str) -> bool:
         """Whether any tool of `server` can be allowed: else it is not even started."""
-        denied = any(_pattern(entry) == f"{server}/*" for entry in self.deny)
-        servers = (_pattern(entry).partition("/")[0] for entry in self.allow)
-        return not denied and (not self.allow or any(fnmatchcase(server, name) for name in servers))
+        # A server's own name may have a slash in it.
+        servers = (*self.allow, *(entry.rpartition("/")[0] for entry in self.allow))
+        denied = _matches(self.deny, (server, f"{server}/"))
+        return not denied and (not self.allow or _matches(servers, (server,)))
 
 
-def _pattern(entry: str) -> str:
-    return entry if "/" in entry else f"{entry}/*"
+def _matches(patterns: Sequence[str], names: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 class _Bad(Exception):

@@ -72,7 +72,10 @@ class Turn:
         self._tools = conversation.callable_tools
         # Whether the model knows the form of a call. It may use it though it may not call.
         self._reads_calls = bool(conversation.tools)
-        self._must_call = bool(self._tools) and conversation.tool_choice.kind == "required"
+        # Ours do not count: the client waits for a call.
+        self._must_call = conversation.tool_choice.kind == "required" and not all(
+            tool.bridged for tool in self._tools
+        )
         self._max_repeat = max_repeat
         # Of what the client did, not of what we told the model: our own hints are no news.
         self._guard = LoopGuard(max_repeat, conversation.messages)
@@ -101,7 +104,9 @@ class Turn:
         self._asked = asked
         self._meter.begin(asked, told)
         self._own_guard = LoopGuard(self._max_repeat)
-        self._cut = TextCut(self._conversation.stop, self._conversation.max_tokens)
+        if not self._rounds:
+            # The limits are the answer's: what was said before an errand counts.
+            self._cut = TextCut(self._conversation.stop, self._conversation.max_tokens)
         self._written = WrittenCalls(self._tools, reads_calls=self._reads_calls)
         self._burst = Burst()
         self._loops: list[tuple[Loop, ToolCall]] = []
@@ -194,7 +199,7 @@ class Turn:
         if not text:
             return
         self._meter.say(text)
-        waits_for_call = self._must_call and not self._calls and not self._rounds
+        waits_for_call = self._must_call and not self._calls
         if self._conversation.output or self._unreadable or waits_for_call:
             self._held.append(text)
         else:
@@ -303,7 +308,7 @@ class Turn:
             self._held = ["\n".join(self._unreadable)]
             self._unreadable = []
             self._end("stop", usage, out)
-        elif self._must_call and not self._rounds and self._may_ask_again("no call"):
+        elif self._must_call and self._may_ask_again("no call"):
             self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
         elif self._conversation.output is None or self._is_valid_output(usage):
             self._unreadable = []
@@ -317,6 +322,7 @@ class Turn:
             self._loops.clear()
             self._relayed_loops = 0
         elif self._loops and not self._calls:
+            self.errands.clear()
             self._break_loop(usage, out)
         if self._calls:
             self._end("tool_calls", usage, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -90,9 +90,11 @@ def parse(body: Mapping[str, Any]) -> MessagesExchange:
     )
 
 
-def count_tokens(body: Mapping[str, Any]) -> dict[str, Any]:
-    """About how many tokens the conversation has; rather too many than too few."""
-    prompt = render(parse(body).conversation)
+def count_tokens(body: Mapping[str, Any], bridged: tuple[ToolSpec, ...] = ()) -> dict[str, Any]:
+    """About how many tokens the conversation has, with the tools that the gateway adds; rather too
+    many than too few."""
+    conversation = parse(body).conversation
+    prompt = render(replace(conversation, tools=conversation.tools + bridged))
     text = -(-len(prompt.text.encode()) // _BYTES_PER_TOKEN_AT_LEAST)
     images = len(prompt.files) * _TOKENS_PER_IMAGE_AT_MOST
     return {"input_tokens": text + images, "estimated": True}

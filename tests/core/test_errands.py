@@ -73,13 +73,23 @@ def test_errands_can_be_shown_as_thoughts() -> None:
     assert shown == ThinkingDelta("[mcp__notes__echo x]\n")
 
 
-def test_a_call_that_must_be_made_may_be_an_errand() -> None:
+def test_a_call_that_must_be_made_is_one_of_the_clients() -> None:
     it = turn(tool_choice=ToolChoice("required"))
     it.feed([written("mcp__notes__echo"), DONE])
     execute(it)
     it.begin(Conversation("auto", it.retry))
-    *said, finished = it.feed([TextDelta("Done."), DONE])
-    assert said == [TextDelta("Done.")] and isinstance(finished, Finished)
+    assert it.feed([TextDelta("Done."), DONE]) == []
+    assert "must be called" in str(it.retry[-1])
+
+
+def test_a_limit_is_that_of_the_whole_answer() -> None:
+    it = turn(max_tokens=2)
+    it.feed([TextDelta("four"), written("mcp__notes__echo"), DONE])
+    execute(it)
+    it.begin(Conversation("auto", it.retry))
+    said, finished = it.feed([TextDelta("more than four"), DONE])
+    assert said == TextDelta("more") and isinstance(finished, Finished)
+    assert finished.reason == "length"
 
 
 def test_a_loop_of_errands_is_told_and_then_stopped() -> None:
@@ -123,11 +133,31 @@ def test_what_was_done_beside_a_call_is_woven_in_where_it_was() -> None:
     assert errands.woven(unfinished) == unfinished
 
 
+def test_it_is_woven_in_once_however_a_client_writes_the_turn() -> None:
+    errands = Errands()
+    ours = ToolCall("1", "mcp__notes__echo", "{}")
+    errands.remember(["2", "3"], [ours], [ToolResult("1", ())])
+    second, third = ToolCall("2", "bash", "{}"), ToolCall("3", "bash", "{}")
+    messages = (
+        Message("assistant", (second,)),
+        Message("assistant", (third,)),
+        Message("user", (ToolResult("2", ()),)),
+        Message("assistant", (third,)),
+        Message("user", (ToolResult("3", ()),)),
+    )
+    woven = errands.woven(Conversation("auto", messages)).messages
+    parts = [part for message in woven for part in message.parts]
+    assert parts.count(ours) == 1 and parts.count(ToolResult("1", ())) == 1
+    assert woven[2].parts[0] == ToolResult("1", ())
+
+
 def test_not_everything_is_remembered_for_ever() -> None:
     errands = Errands()
     call, result = ToolCall("x", "mcp__notes__echo", "{}"), ToolResult("x", ())
     for number in range(600):
         errands.remember([str(number)], [call], [result])
+    errands.remember(["big"], [call], [ToolResult("x", (Text("x" * 50_000_000),))])
+    errands.remember(["599"], [call], [result])
     old, new = (
         Conversation("auto", (Message("assistant", (ToolCall(n, "b", "{}"),)), Message("user", ())))
         for n in ("0", "599")
