@@ -100,7 +100,7 @@ async def test_direct_calls_are_allowed_by_the_user_only(mcp: Mcp, start: Start)
         assert (await call(client, "mcp__good__echo"))[0] == 401
         assert set((await client.get("/health"))[1]) == {"status", "version", "auth", "mcp"}
         client.headers["Authorization"] = "Bearer the-key-of-keys"
-        status, body = await call(client, "mcp__good__nothing")
+        status, body = await call(client, "mcp__nobody__nothing")
         assert (status, body["error"]["code"]) == (404, "tool_not_found")
         async with client.session.post(
             client.url("/v1/tools/x/call"), json={"arguments": 1}, headers=client.headers
