@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers bench-parsing docs golden check clean
+.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -14,6 +14,7 @@ help:
 	@echo "make coverage-all  branch coverage of everything, by all tests"
 	@echo "make clients   run real coding agents from npm against the gateway"
 	@echo "make mcp-servers  run real MCP servers from npm behind the bridge"
+	@echo "make bench     measure the gateway against the floor of its stack (needs a C compiler)"
 	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make docs      write the generated pages of docs/ anew"
 	@echo "make golden    write the golden frames of tests/golden/ anew; read the diff"
@@ -89,6 +90,10 @@ $(MCP_SERVERS)/.installed: Makefile
 
 mcp-servers: $(VENV)/.installed-dev $(MCP_SERVERS)/.installed
 	MCP_SERVERS_DIR=$(MCP_SERVERS) $(BIN)/python -m pytest -v tests/bridge/real_servers.py
+
+# Writes its figures to docs/measurements.md.
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks
 
 bench-parsing: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.parsing

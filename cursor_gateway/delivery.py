@@ -6,15 +6,14 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import orjson
 from aiohttp import web
 
-from cursor_gateway.core.events import Event
-from cursor_gateway.dialects import Exchange
+from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.dialects import Exchange, StreamEncoder
 from cursor_gateway.errors import GatewayError, ShuttingDown
 from cursor_gateway.settings import Settings
 
@@ -36,6 +35,8 @@ class Delivery:
         self._settings = settings
         # Done when the gateway can wait no longer for answers to finish.
         self._stopping = stopping
+        self._limits: set[asyncio.Timeout] = set()
+        stopping.add_done_callback(self._end_waiting)
 
     def adopt(self, settings: Settings) -> None:
         self._settings = settings
@@ -43,73 +44,41 @@ class Delivery:
     async def deliver(
         self, request: web.Request, exchange: Exchange, answer: Batches
     ) -> web.StreamResponse:
-        async with aclosing(self._timed(answer, request[REQUEST_ID])) as events:
+        if self._settings.timing:
+            answer = _timed(answer, request[REQUEST_ID])
+        async with aclosing(answer):
             if exchange.stream:
-                return await self._stream(request, exchange, events)
-            return await self._fold(exchange, events)
+                return await self._stream(request, exchange, answer)
+            return await self._fold(exchange, answer)
 
-    async def _timed(self, events: Batches, request_id: str) -> Batches:
-        began, first = time.monotonic(), 0.0
-        async with aclosing(events):
-            try:
-                async for batch in events:
-                    first = first or time.monotonic()
-                    yield batch
-            finally:
-                if self._settings.timing:
-                    until_first, until_end = (first or began) - began, time.monotonic() - began
-                    log.info(
-                        "timing %s: first event %.1f ms, end %.1f ms",
-                        request_id,
-                        until_first * 1000,
-                        until_end * 1000,
-                    )
-
-    async def _fold(self, exchange: Exchange, events: Batches) -> web.Response:
+    async def _fold(self, exchange: Exchange, answer: Batches) -> web.Response:
         fold = exchange.fold(_answer_id(), int(time.time()))
-        async with aclosing(self._heard(events)) as batches:
-            async for batch in batches:
-                if batch is not None:
-                    fold.feed(batch)
+        async with self._until_shutdown():
+            async for batch in answer:
+                fold.feed(batch)
         return json_response(fold.body())
 
     async def _stream(
-        self, request: web.Request, exchange: Exchange, events: Batches
+        self, request: web.Request, exchange: Exchange, answer: Batches
     ) -> web.StreamResponse:
         """Write the answer as it comes. Until the first event the status is still open."""
         encoder = exchange.encoder(_answer_id(), int(time.time()))
-        response = web.StreamResponse(headers=_SSE_HEADERS)
-        silent = 0.0
+        stream = _Stream(request, encoder, self._settings)
         try:
-            async with aclosing(self._heard(events)) as batches:
-                async for batch in batches:
-                    if not response.prepared:
-                        await response.prepare(request)
-                    if batch is not None:
-                        silent = 0.0
-                        await response.write(encoder.feed(batch))
-                        continue
-                    silent += self._settings.keep_alive
-                    if silent >= self._settings.heartbeat:
-                        silent = 0.0
-                        await response.write(encoder.heartbeat())
-                    else:
-                        await response.write(encoder.keep_alive())
+            async with self._until_shutdown():
+                async for batch in answer:
+                    await stream.write(batch)
         except ConnectionError:
             log.debug("request %s: the client left", request[REQUEST_ID])
         except Exception as error:
-            if not response.prepared:
+            if not stream.response.prepared:
                 raise
-            await self._break_off(request, response, encoder.fail, error)
-        return response
+            await self._break_off(request, stream, error)
+        finally:
+            stream.fall_silent()
+        return stream.response
 
-    async def _break_off(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        fail: Callable[[GatewayError, str], bytes],
-        error: Exception,
-    ) -> None:
+    async def _break_off(self, request: web.Request, stream: _Stream, error: Exception) -> None:
         """Say what went wrong, then end the connection uncleanly: many clients take a clean end
         for a complete answer, whatever was written before it."""
         if not isinstance(error, GatewayError):
@@ -117,39 +86,109 @@ class Delivery:
             error = GatewayError("Something went wrong in the gateway.")
         log.info("request %s broke off: %s", request[REQUEST_ID], error.code)
         with suppress(ConnectionError):
-            await response.write(fail(error, request[REQUEST_ID]))
+            await stream.fail(error)
         if request.transport is not None:
             request.transport.close()
 
-    async def _heard(self, events: Batches) -> AsyncGenerator[list[Event] | None, None]:
-        """The batches of `events`, and None for each stretch of silence."""
-        coming: asyncio.Task[list[Event] | None] | None = None
+    @asynccontextmanager
+    async def _until_shutdown(self) -> AsyncIterator[None]:
+        """Within it, waiting ends when the gateway itself can wait no longer."""
+        limit = asyncio.timeout(0 if self._stopping.done() else None)
         try:
-            while True:
-                coming = coming or asyncio.ensure_future(_next(events))
-                watched: set[asyncio.Future[Any]] = {coming, self._stopping}
-                await asyncio.wait(
-                    watched,
-                    timeout=self._settings.keep_alive,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if coming.done():
-                    batch, coming = coming.result(), None
-                    if batch is None:
-                        return
-                    yield batch
-                elif self._stopping.done():
-                    raise ShuttingDown("The gateway is shutting down.")
-                else:
-                    yield None
+            async with limit:
+                self._limits.add(limit)
+                try:
+                    yield
+                finally:
+                    self._limits.discard(limit)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise ShuttingDown("The gateway is shutting down.") from None
+
+    def _end_waiting(self, _: object) -> None:
+        for limit in self._limits:
+            limit.reschedule(0)
+
+
+class _EventStream(web.StreamResponse):
+    # The headers wait for the first frame, which follows at once: one packet instead of two.
+    _send_headers_immediately = False
+
+
+class _Stream:
+    """A streamed answer. While it has nothing to say it gives signs of life, by a timer of its own:
+    waiting for each batch with a time-out would cost more than all else that is done for it."""
+
+    def __init__(self, request: web.Request, encoder: StreamEncoder, settings: Settings) -> None:
+        self.response = _EventStream(headers=_SSE_HEADERS)
+        self._request = request
+        self._encoder = encoder
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        # When it last wrote anything, and anything that is an event.
+        self._wrote_at = self._event_at = self._loop.time()
+        self._is_writing = False
+        self._timer = self._loop.call_later(settings.keep_alive, self._on_silence)
+        self._sign_of_life: asyncio.Task[None] | None = None
+
+    async def write(self, batch: list[Event]) -> None:
+        frames = self._encoder.feed(batch)
+        self._event_at = self._loop.time()
+        await self._send(frames, last=isinstance(batch[-1], Finished))
+
+    async def fail(self, error: GatewayError) -> None:
+        await self._send(self._encoder.fail(error, self._request[REQUEST_ID]))
+
+    def fall_silent(self) -> None:
+        self._timer.cancel()
+        if self._sign_of_life is not None:
+            self._sign_of_life.cancel()
+
+    async def _send(self, frames: bytes, *, last: bool = False) -> None:
+        self._is_writing = True
+        try:
+            if not self.response.prepared:
+                await self.response.prepare(self._request)
+            await (self.response.write_eof if last else self.response.write)(frames)
         finally:
-            if coming is not None:
-                coming.cancel()
-                await asyncio.wait({coming})
+            self._is_writing = False
+            self._wrote_at = self._loop.time()
+
+    def _on_silence(self) -> None:
+        """A client that does not read what is there needs no signs of life."""
+        now = self._loop.time()
+        silent_from = now if self._is_writing else self._wrote_at
+        if silent_from + self._settings.keep_alive <= now:
+            silent_from = now
+            self._sign_of_life = self._loop.create_task(self._give_sign_of_life(now))
+        due = silent_from + self._settings.keep_alive
+        self._timer = self._loop.call_at(due, self._on_silence)
+
+    async def _give_sign_of_life(self, now: float) -> None:
+        with suppress(ConnectionError):  # the answer itself will notice
+            if now - self._event_at >= self._settings.heartbeat:
+                self._event_at = now
+                await self._send(self._encoder.heartbeat())
+            else:
+                await self._send(self._encoder.keep_alive())
 
 
-async def _next(events: Batches) -> list[Event] | None:
-    return await anext(events, None)
+async def _timed(answer: Batches, request_id: str) -> Batches:
+    began, first = time.monotonic(), 0.0
+    async with aclosing(answer):
+        try:
+            async for batch in answer:
+                first = first or time.monotonic()
+                yield batch
+        finally:
+            until_first, until_end = (first or began) - began, time.monotonic() - began
+            log.info(
+                "timing %s: first event %.1f ms, end %.1f ms",
+                request_id,
+                until_first * 1000,
+                until_end * 1000,
+            )
 
 
 def _answer_id() -> str:

@@ -3,6 +3,9 @@
 Only a `result` line makes an answer. Everything else that the CLI may write (unknown event types,
 notices, blank lines, half a line at its death) is passed over, and the last of what was not JSON is
 kept, because that is where the reason of a failure sometimes stands.
+
+Deltas that one read brought together leave together, as one event. Nobody could have seen them
+apart, and all that follows costs one event instead of hundreds.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -40,8 +44,8 @@ class AgentStream:
     def __init__(self, *, partial: bool) -> None:
         self._lines = LineBuffer()
         self._tracker = DeltaTracker(partial=partial)
-        self._text_seam = _SurrogateSeam()
-        self._thinking_seam = _SurrogateSeam()
+        self._text = _Words(TextDelta)
+        self._thinking = _Words(ThinkingDelta)
         self._noise: deque[str] = deque(maxlen=_NOISE_LINES)
         # The arguments of calls that have not come back; a refused one comes back without them.
         self._open_calls: dict[str, dict[str, Any]] = {}
@@ -64,11 +68,11 @@ class AgentStream:
 
     def feed(self, data: bytes) -> list[Event]:
         events: list[Event] = []
-        for line in self._lines.feed(data):
-            self._line(line, events)
+        self._take(self._lines.feed(data), events)
         begins, ends = self._lines.unfinished
         if begins.startswith(_RESULT) and ends.endswith(b"}"):
             self._unfinished_result(events)
+        self._let_go(events)
         return events
 
     def _unfinished_result(self, events: list[Event]) -> None:
@@ -79,37 +83,60 @@ class AgentStream:
         except orjson.JSONDecodeError:
             self._lines.feed(line)
         else:
-            self._line(line, events)
+            self._take([line], events)
 
     def close(self) -> list[Event]:
         """The agent's stdout ended. A last line may stand there without its newline."""
         events: list[Event] = []
-        self._line(self._lines.close(), events)
+        self._take([self._lines.close()], events)
         if not self.finished:
-            text = self._text_seam.feed(self._tracker.close()) + self._text_seam.close()
-            _add(events, TextDelta, text)
+            self._text.pieces.append(self._tracker.close())
+            self._text.close(events)
         return events
 
-    def _line(self, line: bytes, events: list[Event]) -> None:
-        event = self._parse(line)
-        if event is None or self.finished:
-            return
-        kind = event["type"]
-        if self._is_failure(event):
+    def _take(self, lines: Iterable[bytes], events: list[Event]) -> None:
+        for line in lines:
+            try:
+                event = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                event = _parsed_leniently(line.decode("utf-8", "replace"))
+            if isinstance(event, dict) and isinstance(kind := event.get("type"), str):
+                if not self.finished:
+                    self._event(kind, event, events)
+            elif line.strip():
+                self._noise.append(line[:_NOISE_LINE_BYTES].decode("utf-8", "replace"))
+
+    def _event(self, kind: str, event: dict[str, Any], events: list[Event]) -> None:
+        if kind != "assistant" and self._is_failure(event):
             return
         self.turn_ended = kind == "assistant" and "timestamp_ms" not in event
-        _add(events, TextDelta, self._text_seam.feed(self._tracker.feed(event)))
+        if text := self._tracker.feed(event):
+            if self._thinking.pieces:
+                self._thinking.let_go(events)
+            self._text.pieces.append(text)
+        if kind != "assistant":
+            self._other(kind, event, events)
+
+    def _other(self, kind: str, event: dict[str, Any], events: list[Event]) -> None:
         if kind == "thinking":
-            _add(events, ThinkingDelta, self._thinking_seam.feed(_string(event.get("text"))))
+            self._text.let_go(events)
+            self._thinking.pieces.append(_string(event.get("text")))
         elif kind == "tool_call":
+            self._let_go(events)
             self._tool_call(event, events)
         elif kind == "result":
             self.finished = True
-            _add(events, TextDelta, self._text_seam.close())
+            self._thinking.let_go(events)
+            self._text.close(events)
             events.append(Finished("stop", _usage(event.get("usage"))))
         elif kind == "system" and event.get("subtype") == "init":
             self.session_id = _string(event.get("session_id"))
             self._workspace = _string(event.get("cwd"))
+
+    def _let_go(self, events: list[Event]) -> None:
+        """At most one of the two holds any words: each lets the other go before it."""
+        self._text.let_go(events)
+        self._thinking.let_go(events)
 
     def _is_failure(self, event: dict[str, Any]) -> bool:
         """The CLI is not known to report a failure as an event, but it may begin to."""
@@ -139,40 +166,45 @@ class AgentStream:
             result = _object(call.get("result"))
             events.append(AgentCallDone(tool, arguments or announced, result))
 
-    def _parse(self, line: bytes) -> dict[str, Any] | None:
-        try:
-            event = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            event = self._parse_leniently(line.decode("utf-8", "replace"))
-        if isinstance(event, dict) and isinstance(event.get("type"), str):
-            return event
-        if line.strip():
-            self._noise.append(line[:_NOISE_LINE_BYTES].decode("utf-8", "replace"))
+
+def _parsed_leniently(line: str) -> object:
+    """Two things strict JSON refuses: a logger's word before the event, and half an emoji."""
+    prefix, brace, rest = line.partition("{")
+    if not brace or prefix.strip() not in {"", "stdout", "stderr"}:
+        return None
+    try:
+        return json.loads(brace + rest)
+    except (ValueError, RecursionError):
         return None
 
-    def _parse_leniently(self, line: str) -> object:
-        """Two things strict JSON refuses: a logger's word before the event, and half an emoji."""
-        prefix, brace, rest = line.partition("{")
-        if not brace or prefix.strip() not in {"", "stdout", "stderr"}:
-            return None
-        try:
-            return json.loads(brace + rest)
-        except (ValueError, RecursionError):
-            return None
 
-
-class _SurrogateSeam:
-    """Mends characters that the CLI cut in two.
+class _Words:
+    """The deltas of one kind, until they are let go as one event.
 
     The CLI counts in UTF-16: a delta may end after the first half of an emoji, which JSON then
     carries as a lone escape. The half waits for its other half; a half that stays alone becomes
     U+FFFD, since no UTF-8 stream can carry it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[TextDelta] | type[ThinkingDelta]) -> None:
+        self._kind = kind
         self._half = ""
+        self.pieces: list[str] = []
 
-    def feed(self, text: str) -> str:
+    def let_go(self, events: list[Event]) -> None:
+        text = "".join(self.pieces)
+        self.pieces.clear()
+        if text := self._mended(text):
+            events.append(self._kind(text))
+
+    def close(self, events: list[Event]) -> None:
+        """Nothing more comes, nor does the other half of a character."""
+        self.let_go(events)
+        if self._half:
+            self._half = ""
+            events.append(self._kind("\ufffd"))
+
+    def _mended(self, text: str) -> str:
         if not text or (not self._half and text.isascii()):
             return text
         text = self._half + text
@@ -180,15 +212,6 @@ class _SurrogateSeam:
         if self._half:
             text = text[:-1]
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-    def close(self) -> str:
-        half, self._half = self._half, ""
-        return "\ufffd" if half else ""
-
-
-def _add(events: list[Event], kind: type[TextDelta] | type[ThinkingDelta], text: str) -> None:
-    if text:
-        events.append(kind(text))
 
 
 def _string(value: object) -> str:

@@ -23,6 +23,7 @@ At `result`, text that never arrived as a delta is recovered from the complete a
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,11 +34,12 @@ _EMPTIES_THE_BUFFER = frozenset({"interaction_query", "retry"})
 class DeltaTracker:
     def __init__(self, *, partial: bool) -> None:
         self._partial = partial
-        # The CLI's buffer, in pieces: growing one string would cost quadratic time.
-        self._pending: list[str] = []
-        self._pending_length = 0
+        # All words so far, as a file: growing a string would cost quadratic time, and a list of
+        # pieces many times their length. What stands after `_flushed` is the CLI's buffer.
+        self._said = io.StringIO()
+        self._length = 0
+        self._flushed = 0
         self._held = ""
-        self._emitted: list[str] = []
 
     def feed(self, event: Mapping[str, Any]) -> str:
         """The words that this event adds to the answer."""
@@ -45,12 +47,12 @@ class DeltaTracker:
         settled = self._settle(kind) if self._held else ""
         if kind == "assistant":
             return settled + self._assistant(event)
+        if kind == "result":
+            return settled + self._missing_from(event.get("result"))
         if kind in _EMPTIES_THE_BUFFER:
             self._forget_pending()
         elif kind == "tool_call" and event.get("subtype") == "started":
             self._forget_pending()
-        elif kind == "result":
-            return settled + self._missing_from(event.get("result"))
         return settled
 
     def close(self) -> str:
@@ -59,38 +61,33 @@ class DeltaTracker:
 
     @property
     def text(self) -> str:
-        return "".join(self._emitted)
+        return self._said.getvalue()
 
     def _assistant(self, event: Mapping[str, Any]) -> str:
         text = _text_of(event)
-        if not text:
-            return ""
-        if not self._partial:
-            return self._emit(text)
-        if "timestamp_ms" not in event or event.get("model_call_id"):
-            return self._flush(text)
-        if len(text) == self._pending_length and text == "".join(self._pending):
-            self._held = text
-            return ""
-        return self._delta(text)
+        if self._partial:
+            if "timestamp_ms" not in event or event.get("model_call_id"):
+                return self._flush(text) if text else ""
+            if len(text) == self._length - self._flushed and text == self._pending():
+                self._held = text
+                return ""
+        self._said.write(text)
+        self._length += len(text)
+        return text
 
     def _settle(self, next_kind: str) -> str:
         held, self._held = self._held, ""
         if next_kind in _AFTER_A_REPETITION:
             self._forget_pending()
             return ""
-        return self._delta(held)
+        return self._emit(held)
 
     def _flush(self, text: str) -> str:
         """The whole buffer again; what we lack of it (older CLIs send no deltas) is new."""
-        pending = "".join(self._pending)
+        pending = self._pending()
+        added = self._emit(text[len(pending) :]) if text.startswith(pending) else ""
         self._forget_pending()
-        return self._emit(text[len(pending) :]) if text.startswith(pending) else ""
-
-    def _delta(self, text: str) -> str:
-        self._pending.append(text)
-        self._pending_length += len(text)
-        return self._emit(text)
+        return added
 
     def _missing_from(self, answer: object) -> str:
         if not isinstance(answer, str):
@@ -99,25 +96,29 @@ class DeltaTracker:
         return self._emit(answer[len(sent) :]) if answer.startswith(sent) else ""
 
     def _emit(self, text: str) -> str:
-        if text:
-            self._emitted.append(text)
+        self._said.write(text)
+        self._length += len(text)
         return text
 
+    def _pending(self) -> str:
+        return self.text[self._flushed :]
+
     def _forget_pending(self) -> None:
-        self._pending.clear()
-        self._pending_length = 0
+        self._flushed = self._length
 
 
 def _text_of(event: Mapping[str, Any]) -> str:
+    try:
+        [block] = event["message"]["content"]
+        if block["type"] == "text" and isinstance(block["text"], str):
+            return block["text"]
+    except (KeyError, TypeError, ValueError):
+        pass  # not the one block of text that every delta of today's CLI is
     message = event.get("message")
     content = message.get("content") if isinstance(message, dict) else event.get("text")
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
-        return ""
-    if len(content) == 1:
-        return _text_of_block(content[0])
-    return "".join(map(_text_of_block, content))
+    return "".join(map(_text_of_block, content)) if isinstance(content, list) else ""
 
 
 def _text_of_block(block: object) -> str:

@@ -1,0 +1,1 @@
+"""Programs that measure: `make bench`, `make bench-parsing`."""
