@@ -15,6 +15,7 @@ from aiohttp import web
 from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.dialects import Exchange, StreamEncoder
 from cursor_gateway.errors import GatewayError, ShuttingDown
+from cursor_gateway.journal import CLIENT_GONE, Record
 from cursor_gateway.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 Batches = AsyncGenerator[list[Event], None]
 
 REQUEST_ID = web.RequestKey("request_id", str)
+RECORD = web.RequestKey("record", Record)
 
 _SSE_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -69,6 +71,7 @@ class Delivery:
                 async for batch in answer:
                     await stream.write(batch)
         except ConnectionError:
+            request[RECORD].failed(CLIENT_GONE)
             log.debug("request %s: the client left", request[REQUEST_ID])
         except Exception as error:
             if not stream.response.prepared:
@@ -84,6 +87,7 @@ class Delivery:
         if not isinstance(error, GatewayError):
             log.exception("request %s failed", request[REQUEST_ID])
             error = GatewayError("Something went wrong in the gateway.")
+        request[RECORD].failed(error.code)
         log.info("request %s broke off: %s", request[REQUEST_ID], error.code)
         with suppress(ConnectionError):
             await stream.fail(error)

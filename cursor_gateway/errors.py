@@ -12,6 +12,7 @@
     │   ├── UnsupportedMediaType  415
     │   ├── BodyTooLarge          413
     │   ├── RouteNotFound         404
+    │   ├── RequestNotFound       404
     │   ├── ResponseNotFound      404
     │   │   └── PreviousResponseNotFound
     │   ├── ToolNotFound          404
@@ -126,6 +127,12 @@ class BodyTooLarge(InvalidRequest):
 class RouteNotFound(InvalidRequest):
     status = 404
     code = "route_not_found"
+
+
+class RequestNotFound(InvalidRequest):
+    status = 404
+    code = "request_not_found"
+    hint = "Older ones are in the journal's file: `cursor-gateway logs ID`."
 
 
 class ResponseNotFound(InvalidRequest):

@@ -20,10 +20,12 @@ from cursor_gateway.agents.run import Chat, Order, Run, StartOver
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
 from cursor_gateway.core.errands import Errands
-from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.core.events import Event
 from cursor_gateway.core.history import Answer, history_of, split
+from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
+from cursor_gateway.journal import Record
 from cursor_gateway.mcp_bridge import Bridge
 from cursor_gateway.relay import Relay
 from cursor_gateway.sessions import Ask, Sessions
@@ -75,11 +77,58 @@ class Gateway:
         caller: str = "",
         may_resume: bool = True,
         may_bridge: bool = True,
+        record: Record | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """The answer to `conversation`, in batches of events; the last event is `Finished`.
 
         `directory` is a real workspace that was allowed, or None for an empty one.
         """
+        record = record or Record()
+        ask = await self._ask(conversation, directory, caller, may_resume, may_bridge)
+        record.resolved = ask.model
+        turn = self._turn(ask.conversation)
+        async with self._slots.take(record):
+            told = Answer()
+            run = self._continued(ask, record) or self._started(ask, record)
+            turn.begin(ask.conversation, run.told)
+            try:
+                while not turn.over:
+                    try:
+                        batch = await run.read(restless=turn.restless)
+                    except StartOver as refusal:
+                        run = self._start_over(ask, run, turn, refusal, record)
+                        continue
+                    events = turn.feed(batch)
+                    self._reply(run, turn)
+                    if turn.errands:
+                        if not turn.over:
+                            told.feed(events)
+                            record.passed_on(events)
+                            yield events
+                            events = []
+                        await self._run_errands(turn, events)
+                    if events:
+                        told.feed(events)
+                        record.passed_on(events)
+                        yield events
+                    if turn.retry:
+                        run = self._ask_again(ask, run, turn, record)
+            except BaseException as error:
+                self._give_up(run, error)
+                raise
+            finally:
+                record.chat, record.channel = run.session_id, _channel_of(ask, run, turn)
+            self._leave(ask, run, turn, told, record.loop)
+
+    async def _ask(
+        self,
+        conversation: Conversation,
+        directory: Path | None,
+        caller: str,
+        may_resume: bool,
+        may_bridge: bool,
+    ) -> Ask:
+        """What is asked for, if there is anybody to ask."""
         self.agent.locate()
         model = await self.account.resolve(conversation.model)
         await self.account.require_sign_in()
@@ -88,41 +137,8 @@ class Gateway:
         if conversation.callable_tools:
             # The client acts, on its own files. The agent has no business in any directory.
             directory = None
-        ask = Ask(
-            conversation, model, directory, caller, self._settings.session_reuse and may_resume
-        )
-        turn = self._turn(conversation)
-        async with self._slots.take():
-            told = Answer()
-            run = self._sessions.continued(ask) or self._started(ask)
-            turn.begin(conversation, run.told)
-            try:
-                while not turn.over:
-                    try:
-                        batch = await run.read(restless=turn.restless)
-                    except StartOver as refusal:
-                        run = self._start_over(ask, run, turn, refusal)
-                        continue
-                    events = turn.feed(batch)
-                    self._reply(run, turn)
-                    if turn.errands:
-                        if not turn.over:
-                            told.feed(events)
-                            yield events
-                            events = []
-                        await self._run_errands(turn, events)
-                    if events:
-                        told.feed(events)
-                        self._note_loop(events[-1])
-                        yield events
-                    if turn.retry:
-                        run = self._ask_again(ask, run, turn)
-            except BaseException as error:
-                self.agent.end(run)
-                if isinstance(error, NotAuthenticated):
-                    self.account.doubt_sign_in()
-                raise
-            self._leave(ask, run, turn, told)
+        may_resume = may_resume and self._settings.session_reuse
+        return Ask(conversation, model, directory, caller, may_resume)
 
     def _turn(self, conversation: Conversation) -> Turn:
         return Turn(
@@ -148,10 +164,17 @@ class Gateway:
         beside = [event.id for event in events if isinstance(event, ToolCall)]
         self._errands.remember(beside, calls, results)
 
-    def _started(self, ask: Ask) -> Run:
+    def _continued(self, ask: Ask, record: Record) -> Run | None:
+        """The agent that waits for what `ask` brings."""
+        run = self._sessions.continued(ask)
+        if run is not None and run.child is not None:
+            record.had("continued", run.child)
+        return run
+
+    def _started(self, ask: Ask, record: Record) -> Run:
         """An agent that goes on with a chat, or reads everything."""
         chat, known = self._sessions.resumed(ask) or (None, 0)
-        return self.agent.start(replace(self._order(ask), chat=chat, known=known))
+        return self.agent.start(replace(self._order(ask), chat=chat, known=known), record)
 
     def _order(self, ask: Ask) -> Order:
         by_relay = bool(ask.conversation.callable_tools) and self._channel.is_relay(
@@ -160,7 +183,9 @@ class Gateway:
         conversation = self._errands.woven(ask.conversation)
         return Order(conversation, ask.model, ask.directory, ask.caller, by_relay)
 
-    def _start_over(self, ask: Ask, run: Run, turn: Turn, refusal: StartOver) -> Run:
+    def _start_over(
+        self, ask: Ask, run: Run, turn: Turn, refusal: StartOver, record: Record
+    ) -> Run:
         """The same for an agent that reads everything, by the channel that it knows."""
         order = replace(run.order, chat=None, known=0)
         if refusal.because == "relay":
@@ -173,9 +198,9 @@ class Gateway:
             log.info("the agent did not take up its chat; it gets the whole conversation")
         self.agent.end(run)
         turn.begin(order.conversation)
-        return self.agent.start(order)
+        return self.agent.start(order, record)
 
-    def _ask_again(self, ask: Ask, run: Run, turn: Turn) -> Run:
+    def _ask_again(self, ask: Ask, run: Run, turn: Turn, record: Record) -> Run:
         """Another agent, which also reads what was wrong with the answer of this one, or what was
         done for it; it goes on from where this one ended, if it did."""
         order = self._order(ask)
@@ -186,17 +211,23 @@ class Gateway:
         else:
             self.agent.end(run)
         turn.begin(order.conversation)
-        return self.agent.start(order)
+        return self.agent.start(order, record)
 
     def _reply(self, run: Run, turn: Turn) -> None:
         if turn.replies and run.line is not None:
             run.line.deliver(turn.replies)
             turn.replies.clear()
 
-    def _leave(self, ask: Ask, run: Run, turn: Turn, told: Answer) -> None:
+    def _give_up(self, run: Run, error: BaseException) -> None:
+        self.agent.end(run)
+        if isinstance(error, NotAuthenticated):
+            self.account.doubt_sign_in()
+
+    def _leave(self, ask: Ask, run: Run, turn: Turn, told: Answer, loop: Loop | None) -> None:
         """What becomes of the agent when its answer is over."""
+        self._note_loop(loop)
         self.account.trust_sign_in()
-        self._channel.count(ask, run, turn)
+        self._channel.count(_channel_of(ask, run, turn), run)
         seen = told.after(history_of(ask.conversation.messages))
         if turn.leaves_agent_waiting and run.is_waiting:
             run.put_back(turn.unread, turn.usage)
@@ -215,10 +246,10 @@ class Gateway:
         order = replace(self._order(ask), conversation=empty)
         self.agent.spares.want(replace(order, chat=chat if goes_on else None))
 
-    def _note_loop(self, event: Event) -> None:
-        if isinstance(event, Finished) and event.loop is not None:
+    def _note_loop(self, loop: Loop | None) -> None:
+        if loop is not None:
             self._loops_stopped += 1
-            log.warning("loop guard stopped %s: %s", event.loop.tool, event.loop.as_json())
+            log.warning("loop guard stopped %s: %s", loop.tool, loop.as_json())
 
     def health(self) -> dict[str, Any]:
         """What scripts ask: from memory, in no time."""
@@ -279,9 +310,8 @@ class _Channel:
         if self._ignored >= _IGNORED_OFTEN:
             self._ignored_until = monotonic() + _ASK_AGAIN_AFTER
 
-    def count(self, ask: Ask, run: Run, turn: Turn) -> None:
-        if ask.conversation.callable_tools:
-            channel = turn.channel or ("relay" if run.line else "text")
+    def count(self, channel: str, run: Run) -> None:
+        if channel != "none":
             self._ignored = 0 if run.line else self._ignored
             self._served[channel] += 1
             log.info("answered; tools by the %s channel", channel)
@@ -295,6 +325,12 @@ class _Channel:
         }
 
 
+def _channel_of(ask: Ask, run: Run, turn: Turn) -> str:
+    if not ask.conversation.callable_tools:
+        return "none"
+    return turn.channel or ("relay" if run.line else "text")
+
+
 class _Slots:
     """How many agents run at once. Who comes later waits in line and may leave it at any time."""
 
@@ -305,7 +341,8 @@ class _Slots:
         self._inside = 0
 
     @asynccontextmanager
-    async def take(self) -> AsyncIterator[None]:
+    async def take(self, record: Record) -> AsyncIterator[None]:
+        record.mark("queued")
         if self._inside >= self._slots + self._queue:
             raise TooManyRequests(
                 f"{self._slots} agents are running and {self._queue} requests are waiting."
@@ -313,6 +350,7 @@ class _Slots:
         self._inside += 1
         try:
             async with self._free:
+                record.mark("started")
                 yield
         finally:
             self._inside -= 1

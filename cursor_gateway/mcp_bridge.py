@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,8 @@ class Bridge:
         self._servers: dict[str, McpServer] = {}
         self._tools: dict[str, BridgedTool] = {}
         self.warnings: tuple[str, ...] = ()
+        # (server, `done` or `failed`) -> how many.
+        self.calls: Counter[tuple[str, ...]] = Counter()
 
     def start(self, only: str | None = None) -> None:
         """Connect the servers, or `only` the one of that name, in the background."""
@@ -97,7 +100,10 @@ class Bridge:
         tool = self._tools.get(name)
         if tool is None:
             return failure(f"There is no tool {name!r}, or its MCP server is not connected.")
-        return await tool.server.call(tool.name, arguments)
+        result = await tool.server.call(tool.name, arguments)
+        outcome = "failed" if result.get("isError") is True else "done"
+        self.calls[tool.server.config.name, outcome] += 1
+        return result
 
     async def answer(self, call: ToolCall) -> ToolResult:
         """What the model is told about a call that it made."""

@@ -18,7 +18,7 @@ from aiohttp import web
 from cursor_gateway.admission import Admission, caller_of, check_content_type
 from cursor_gateway.body import read_json
 from cursor_gateway.core.models import Model
-from cursor_gateway.delivery import REQUEST_ID, Delivery, json_response
+from cursor_gateway.delivery import RECORD, REQUEST_ID, Delivery, json_response
 from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, chat, messages, responses
 from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.errors import (
@@ -35,6 +35,8 @@ from cursor_gateway.errors import (
     WebSocketRefused,
 )
 from cursor_gateway.gateway import Gateway
+from cursor_gateway.journal import NO_STATUS, REQUEST, Journal, Record, client_of
+from cursor_gateway.journal_routes import journal_routes
 from cursor_gateway.presence import holder
 from cursor_gateway.protocol import Runner
 from cursor_gateway.response_store import ResponseStore
@@ -52,9 +54,10 @@ _FAREWELL = 2.0
 
 
 class Server:
-    def __init__(self, settings: Settings, gateway: Gateway) -> None:
+    def __init__(self, settings: Settings, gateway: Gateway, journal: Journal) -> None:
         self._settings = settings
         self._gateway = gateway
+        self._journal = journal
         self._admission = Admission(settings)
         self._kept = ResponseStore(settings.kept_responses_mb * 1024 * 1024)
         self._started_at = int(time.time())
@@ -139,6 +142,7 @@ class Server:
             app.router.add_get(f"{prefix}/tools", self._list_tools)
             app.router.add_post(prefix + "/tools/{id}/call", self._call_tool)
         app.router.add_get("/health", self._health)
+        app.router.add_routes(journal_routes(self._journal, self._gateway))
         return app
 
     @web.middleware
@@ -147,20 +151,25 @@ class Server:
         offered = request.headers.get("X-Request-Id", "")
         known = offered if _CLIENT_REQUEST_ID.fullmatch(offered) else secrets.token_hex(12)
         request[REQUEST_ID] = known
-        began = time.monotonic()
-        status = 499  # the client left; nobody will see it but the log
+        dialect = _CONVERSATIONS.get((request.method, request.path), "")
+        record = Record(known, client_of(request.headers.get("User-Agent", "")), dialect)
+        request[RECORD] = record
+        REQUEST.set(known)
         try:
-            response = await self._respond(request, handler)
-            status = response.status
-            return response
+            with self._journal.keeping(record):
+                response = await self._respond(request, handler)
+                record.status = response.status
+                return response
         finally:
-            log.info(
+            status = record.status or NO_STATUS
+            log.log(
+                logging.DEBUG if request.path in _ASKED_OFTEN and status < 400 else logging.INFO,
                 "%s %s %d %.0f ms %s",
                 request.method,
                 # Still encoded: a path may not write lines of its own into the log.
                 request.rel_url.raw_path if status != 404 else "(unknown path)",
                 status,
-                (time.monotonic() - began) * 1000,
+                record.duration * 1000,
                 known,
             )
 
@@ -261,6 +270,9 @@ class Server:
         async def converse(request: web.Request) -> web.StreamResponse:
             check_content_type(request.headers.get("Content-Type", ""))
             exchange = self._parse(dialect, await read_json(request))
+            record = request[RECORD]
+            record.model, record.stream = exchange.conversation.model, exchange.stream
+            self._journal.note_request(record, await request.read())
             directory = self._gateway.workspaces.choose(request.headers.get("X-Cursor-Workspace"))
             with self._working():
                 answer = self._gateway.answer(
@@ -269,6 +281,7 @@ class Server:
                     caller=caller_of(request.headers),
                     may_resume=_wants(request, "X-Cursor-Session"),
                     may_bridge=_wants(request, "X-Cursor-MCP"),
+                    record=record,
                 )
                 return await self._delivery.deliver(request, exchange, answer)
 
@@ -315,12 +328,13 @@ class Server:
 
 @asynccontextmanager
 async def running(**settings: Any) -> AsyncIterator[Server]:
-    """A gateway inside this event loop, on a free port unless one is named.
+    """A gateway inside this event loop, on a free port unless one is named, without a journal's
+    file unless it gets a size.
 
     async with cursor_gateway.running(demo="on") as gateway:
         client = openai.AsyncOpenAI(base_url=gateway.base_url, api_key="-")
     """
-    loaded = load({"port": 0, **settings}, os.environ)
+    loaded = load({"port": 0, "journal_mb": 0, **settings}, os.environ)
     async with serving(loaded.settings, os.environ) as server:
         yield server
 
@@ -330,7 +344,8 @@ async def serving(
     settings: Settings, env: Mapping[str, str], *, owns_process: bool = False
 ) -> AsyncIterator[Server]:
     gateway = Gateway(settings, env, owns_process=owns_process)
-    server = Server(settings, gateway)
+    journal = Journal(settings, env)
+    server = Server(settings, gateway, journal)
     try:
         await server.start()
         await gateway.start()
@@ -338,6 +353,7 @@ async def serving(
     finally:
         await server.close()
         await gateway.close(at_once=server.in_a_hurry)
+        await journal.close()
 
 
 def _wants(request: web.Request, header: str) -> bool:
@@ -353,6 +369,7 @@ def _dialect_of(request: web.Request) -> Dialect:
 
 
 def _error_response(request: web.Request, error: GatewayError) -> web.Response:
+    request[RECORD].failed(error.code)
     dialect = _dialect_of(request)
     body = dialect.render_error(error, request[REQUEST_ID])
     response = json_response(body, dialect.status_of(error))
@@ -381,8 +398,19 @@ _ROUTES = (
     f"GET and DELETE /v1{responses.PATH}/{{id}}",
     "GET /v1/models",
     "GET /v1/tools",
+    "GET /v1/requests",
     "GET /health",
+    "GET /metrics",
 )
+
+# What an agent answers, and the dialect's name in the journal.
+_CONVERSATIONS = {
+    ("POST", prefix + dialect.PATH): dialect.PATH.split("/")[1]
+    for prefix in ("/v1", "")
+    for dialect in DIALECTS
+}
+# By probes and pages, every few seconds.
+_ASKED_OFTEN = ("/health", "/metrics", "/v1/requests")
 
 
 def _cannot_listen(settings: Settings, error: OSError) -> str:

@@ -199,6 +199,16 @@ class Settings:
         "CURSOR_GATEWAY_MCP_CALL_ENDPOINT",
         "Let clients call MCP tools directly, by `POST /v1/tools/{id}/call`.",
     )
+    journal_mb: int = setting(
+        50,
+        "CURSOR_GATEWAY_JOURNAL_MB",
+        "Megabytes that the journal of requests may take on disk, in all; 0 writes none.",
+    )
+    record_prompts: bool = setting(
+        False,
+        "CURSOR_GATEWAY_RECORD_PROMPTS",
+        "Put what was asked and answered into the journal, too.",
+    )
     auth_check_timeout_ms: int = setting(
         5000, "CURSOR_ACP_AUTH_CHECK_TIMEOUT", "Milliseconds that `cursor-agent status` may take."
     )
@@ -375,7 +385,7 @@ _DURATIONS = (
 def _check(settings: Settings, origins: Mapping[str, str]) -> None:
     if not 0 <= settings.port <= 65535:
         raise SettingsError(f"port must be between 0 and 65535, not {settings.port}.")
-    for name in ("tool_loop_max_repeat", "kept_responses_mb", "warm"):
+    for name in ("tool_loop_max_repeat", "kept_responses_mb", "warm", "journal_mb"):
         if getattr(settings, name) < 0:
             raise SettingsError(f"{name} must not be negative.")
     for name in ("slots", "max_body_mb", "max_prompt_mb", "auth_check_timeout_ms"):

@@ -6,12 +6,13 @@ tests/test_docs.py fails when a page and the program disagree.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cursor_gateway import errors
 from cursor_gateway.clients import CLIENTS
 from cursor_gateway.core.native_tools import TABLE
+from cursor_gateway.metrics import FAMILIES, PREFIX
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, shown
 
 DOCS = Path(__file__).parent
@@ -110,21 +111,35 @@ def _error_classes() -> list[type[errors.GatewayError]]:
 
 def tools_page() -> str:
     """docs/tools.md with its table of equivalents written anew; the rest is ours."""
-    page = (DOCS / "tools.md").read_text()
-    head, _, rest = page.partition(_TABLE_BEGINS)
-    _, _, tail = rest.partition(_TABLE_ENDS)
     by_equivalents: dict[str, list[str]] = {}
     for name, natives in TABLE.items():
         names = "; else ".join(", ".join(native.names.split()) for native in natives)
         by_equivalents.setdefault(names, []).append(f"`{name}`")
     rows = [f"| {', '.join(ours)} | {theirs} |" for theirs, ours in by_equivalents.items()]
-    table = "\n".join([_TOOLS_HEAD, *rows, "| `mcp` | the tool's own name |"])
-    return f"{head}{_TABLE_BEGINS}\n\n{table}\n\n{_TABLE_ENDS}{tail}"
+    table = [_TOOLS_HEAD, *rows, "| `mcp` | the tool's own name |"]
+    return _with_table("tools.md", "core/native_tools.py", table)
 
 
-_TABLE_BEGINS = "<!-- the table of core/native_tools.py, written by `make docs` -->"
+def observability_page() -> str:
+    """docs/observability.md with its table of metrics written anew."""
+    rows = [
+        f"| `{PREFIX}{name}` | {family.kind} | {', '.join(family.labels)} | {family.help} |"
+        for name, family in FAMILIES.items()
+    ]
+    return _with_table("observability.md", "metrics.py", [_METRICS_HEAD, *rows])
+
+
+def _with_table(page: str, source: str, table: Sequence[str]) -> str:
+    begins = f"<!-- the table of {source}, written by `make docs` -->"
+    head, _, rest = (DOCS / page).read_text().partition(begins)
+    _, _, tail = rest.partition(_TABLE_ENDS)
+    written = "\n".join(table)
+    return f"{head}{begins}\n\n{written}\n\n{_TABLE_ENDS}{tail}"
+
+
 _TABLE_ENDS = "<!-- end of the table -->"
 _TOOLS_HEAD = "| the agent's tool | the client's, by any of these names |\n|---|---|"
+_METRICS_HEAD = "| metric | kind | labels | what |\n|---|---|---|---|"
 
 
 def clients_page() -> str:
@@ -175,6 +190,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "clients/README.md": clients_page,
     "configuration.md": configuration,
     "errors.md": error_page,
+    "observability.md": observability_page,
     "tools.md": tools_page,
 }
 

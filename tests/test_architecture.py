@@ -14,9 +14,10 @@ IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "cl
 
 # Who may import whom: a module may use those to the right of it, and `errors`.
 ORDER = [
-    *("cli", "cli_mcp", "terminal", "lifetime", "server", "protocol", "delivery", "gateway"),
-    *("account", "mcp_bridge", "mcp_server", "mcp_connection", "sessions", "agents", "relay"),
-    *("workspaces", "mcp_files", "response_store", "core", "errors"),
+    *("cli", "cli_logs", "cli_mcp", "terminal", "lifetime", "server", "journal_routes", "protocol"),
+    *("delivery", "gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge"),
+    *("mcp_server", "mcp_connection", "sessions", "agents", "relay", "workspaces", "mcp_files"),
+    *("response_store", "core", "errors"),
 ]
 
 

@@ -60,7 +60,8 @@ class Child:
         hear: Callable[[bytes], object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._mark = mark
+        # In its environment, and so in that of all its descendants.
+        self.mark = mark
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -165,7 +166,7 @@ class Child:
 
     def family(self) -> set[Process]:
         """The living processes of its tree, itself among them."""
-        return process_tree.members(self.pid, self._mark)
+        return process_tree.members(self.pid, self.mark)
 
     async def _feed(self, data: bytes) -> None:
         try:

@@ -17,7 +17,7 @@ from typing import Literal
 import orjson
 
 from cursor_gateway.agents.child import Child, Children
-from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts
+from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
 from cursor_gateway.agents.spares import Place, Spares
 from cursor_gateway.core.agent_text import (
     ModelList,
@@ -116,7 +116,7 @@ class CursorCli:
     def locate(self) -> Located:
         return locate(self._settings, self._env)
 
-    def start(self, order: Order) -> Run:
+    def start(self, order: Order, watch: Watch) -> Run:
         """An agent for `order`; it gets its prompt with the first reading."""
         place = self.spares.take(order) or self._place(order)
         if place.line is not None:
@@ -126,6 +126,7 @@ class CursorCli:
             place.workspace,
             place.line,
             place.child,
+            watch,
             launch=lambda run: self._launch(run.order, run.workspace, run.line),
             compose=self._compose,
             heard=lambda seconds, is_spare: self.spares.heard(seconds, is_spare=is_spare),

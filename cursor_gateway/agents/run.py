@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from cursor_gateway.agents.child import Child, Children
 from cursor_gateway.core.agent_stream import AgentStream
@@ -91,6 +91,15 @@ class Order:
         return self.model, self.directory, self.caller, self.by_relay, session, looks, tools
 
 
+class Watch(Protocol):
+    """Who is told of the processes of a run."""
+
+    def started(self, order: Order, child: Child, *, is_spare: bool) -> None: ...
+    def spoke(self) -> None:
+        """The first of them has written its first line."""
+        ...
+
+
 class StartOver(Exception):
     """The agent does not know its chat, or not its tools, or is gone with its results. Nothing of
     this answer was passed on yet, so another one can give it."""
@@ -107,6 +116,7 @@ class Run:
         workspace: Workspace,
         line: Line | None,
         spare: Child | None,
+        watch: Watch,
         *,
         launch: Callable[[Run], Child],
         compose: Callable[[Run], bytes],
@@ -120,6 +130,7 @@ class Run:
         self.workspace = workspace
         self.line = line
         self._spare = spare
+        self._watch = watch
         self._launch = launch
         self._compose = compose
         self._heard = heard
@@ -138,6 +149,10 @@ class Run:
         # The usage that the client was told of so far.
         self.told = NOTHING
         self._patience = _Patience(settings)
+
+    @property
+    def child(self) -> Child | None:
+        return self._child
 
     @property
     def session_id(self) -> str:
@@ -220,6 +235,7 @@ class Run:
         self._child = child = self._spare or self._launch(self)
         self._patience = _Patience(self._settings, is_spare=child is self._spare)
         child.feed(prompt)
+        self._watch.started(self.order, child, is_spare=child is self._spare)
         self._fed_at = asyncio.get_running_loop().time()
         if self.line is not None:
             self.line.on_arrival = child.wake
@@ -233,6 +249,7 @@ class Run:
         if self._fed_at is not None and data:
             waited = asyncio.get_running_loop().time() - self._fed_at
             self._heard(waited, self._child is self._spare)
+            self._watch.spoke()
             self._fed_at = None
 
     def _events(self, data: bytes | None) -> list[Event]:

@@ -85,7 +85,7 @@ async def test_the_end_comes_with_the_process_though_a_grandchild_holds_the_pipe
     )
     assert await read_all(child) == b"done\n"
     await child.stop()
-    assert process_tree.members(child.pid, child._mark) == set()
+    assert process_tree.members(child.pid, child.mark) == set()
 
 
 async def test_a_process_blocked_on_its_full_pipe_can_be_stopped(children: Children) -> None:
@@ -126,9 +126,9 @@ async def test_a_whole_family_in_sessions_of_their_own_is_ended(children: Childr
     seen = b""
     while seen.count(b"up") < 4:
         seen += await child.read() or b""
-    await eventually(lambda: len(process_tree.marked(child._mark)) == 3)
+    await eventually(lambda: len(process_tree.marked(child.mark)) == 3)
     await child.stop()
-    assert process_tree.marked(child._mark) == []
+    assert process_tree.marked(child.mark) == []
 
 
 async def test_stopping_twice_and_after_the_end_is_harmless(children: Children) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from cursor_gateway.core.conversation import ImageFile, Text, ToolCall, ToolResult
 from cursor_gateway.mcp_bridge import Bridge
@@ -69,6 +70,19 @@ async def test_a_failure_of_a_tool_is_its_result(mcp: Mcp, bridged: Bridged) -> 
         assert (status, refused["isError"]) == (200, True)
         assert refused["content"][0]["text"] == "The MCP server 'good' failed: I will not"
         assert await said(client, "mcp__good__echo", text="still here") == "still here"
+
+
+async def test_calls_are_counted(mcp: Mcp, bridged: Bridged) -> None:
+    mcp.add('a "good" one')
+    async with bridged() as client:
+        for name in ("echo", "echo", "fail"):
+            await call(client, f"mcp__a_good_one__{name}")
+        async with client.session.get(client.url("/metrics")) as response:
+            declared = text_string_to_metric_families(await response.text())
+    samples = [sample for each in declared for sample in each.samples if "mcp_calls" in sample.name]
+    counted = {sample.labels["outcome"]: sample.value for sample in samples}
+    assert counted == {"done": 2, "failed": 1}
+    assert {sample.labels["server"] for sample in samples} == {'a "good" one'}
 
 
 async def test_a_call_of_the_models_becomes_what_the_model_is_told(

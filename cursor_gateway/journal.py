@@ -1,0 +1,318 @@
+"""The journal: what became of each request. The last records in memory, all of them in a file.
+
+A record is made by the server and handed along the path of its request; whoever knows something
+writes it in. It costs the path a few assignments and, for each batch of events, one call. What was
+asked and answered is not in it, unless the user switched that on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.run import Order
+from cursor_gateway.core.conversation import ToolCall
+from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.loop_guard import Loop
+from cursor_gateway.journal_file import JournalFile
+from cursor_gateway.metrics import Given, Metrics
+from cursor_gateway.presence import state_folder
+from cursor_gateway.settings import Settings
+
+RUNNING, COMPLETE, CLIENT_GONE = "running", "complete", "client_gone"
+# What the server notes for a client that did not wait for a status.
+NO_STATUS = 499
+
+RECENT = 500
+# Of the recent ones, how many keep what was asked and answered, and how much of it.
+RECENT_WITH_WORDS = 50
+WORDS_KEPT = 1024 * 1024
+
+# While the CLI lists no models, any name may be asked for; not each shall be a series of its own.
+MAX_MODELS = 100
+
+_PRODUCT = re.compile(r"[!-~]{1,60}(?: v?\d[!-~]{0,20})?")
+_MODEL_CHARACTERS = 100
+
+# The id of the request that is being served, for the log.
+REQUEST: ContextVar[str] = ContextVar("request", default="")
+
+
+@dataclass(slots=True)
+class Agent:
+    """A process that worked for a request."""
+
+    # `fresh`, `resumed` (it took up a chat) or `continued` (it waited for results).
+    how: str
+    pid: int
+    # The mark that it and all its descendants carry in their environment.
+    run: str
+    exited: asyncio.Future[int]
+    # Whether it was started before anybody asked.
+    is_spare: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "how": self.how,
+            "spare": self.is_spare,
+            "pid": self.pid,
+            "run": self.run,
+            "exit": self.exited.result() if self.exited.done() else None,
+        }
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    id: str = ""
+    client: str = ""
+    dialect: str = ""
+    at: float = field(default_factory=time.time)
+    stream: bool = False
+    # The model as it was asked for, and the one that was meant.
+    model: str = ""
+    resolved: str = ""
+    # How the client's tools reached the agent: `relay`, `text`, `native`, or `none` without tools.
+    # Known in the end only: the agent may not take what it was offered.
+    channel: str = ""
+    agents: list[Agent] = field(default_factory=list)
+    # The agent's own name for the conversation.
+    chat: str = ""
+    usage: Usage | None = None
+    calls: tuple[str, ...] = ()
+    loop: Loop | None = None
+    # `running`, `complete`, `client_gone` or the code of an error.
+    outcome: str = RUNNING
+    status: int | None = None
+    # What happened, and how many seconds after the request came.
+    timeline: dict[str, float] = field(default_factory=dict)
+    # What was asked and answered; None where it is not recorded.
+    asked: str | None = None
+    answered: list[Event] | None = None
+    _began: float = field(default_factory=time.monotonic)
+
+    # Moments, each noted once
+
+    def mark(self, moment: str) -> None:
+        self.timeline.setdefault(moment, time.monotonic() - self._began)
+
+    def started(self, order: Order, child: Child, *, is_spare: bool) -> None:
+        self.had("resumed" if order.chat else "fresh", child, is_spare=is_spare)
+
+    def had(self, how: str, child: Child, *, is_spare: bool = False) -> None:
+        self.mark("agent_started")
+        self.agents.append(Agent(how, child.pid, child.mark, child.exited, is_spare))
+
+    def spoke(self) -> None:
+        self.mark("first_event")
+
+    def passed_on(self, events: Sequence[Event]) -> None:
+        """The client gets `events`."""
+        if "first_token" not in self.timeline and any(map(_is_token, events)):
+            self.mark("first_token")
+        if self.answered is not None:
+            self.answered += events
+        if events and isinstance(last := events[-1], Finished):
+            # Calls are handed out with the end of a turn, never before.
+            self.calls = tuple(event.name for event in events if isinstance(event, ToolCall))
+            self.usage, self.loop = last.usage, last.loop
+            if self.calls:
+                self.mark("calls")
+
+    def failed(self, outcome: str) -> None:
+        """What went wrong first is what went wrong."""
+        if self.outcome == RUNNING:
+            self.outcome = outcome
+
+    def end(self) -> None:
+        self.failed(COMPLETE if self.status is not None else CLIENT_GONE)
+        self.status = self.status or NO_STATUS
+        self.mark("end")
+
+    # Reading
+
+    @property
+    def duration(self) -> float:
+        return self.timeline.get("end", time.monotonic() - self._began)
+
+    @property
+    def queue_wait(self) -> float | None:
+        queued, started = self.timeline.get("queued"), self.timeline.get("started")
+        return started - queued if queued is not None and started is not None else None
+
+    def as_json(self, *, with_words: bool = False) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "id": self.id,
+            "at": _iso(self.at),
+            "client": self.client,
+            "dialect": self.dialect,
+            "stream": self.stream,
+            "model": self.model[:_MODEL_CHARACTERS],
+            "resolved": self.resolved,
+            "channel": self.channel or ("none" if self.outcome != RUNNING else None),
+            "agent": self.agents[-1].how if self.agents else "none",
+            "outcome": self.outcome,
+            "status": self.status,
+            "queue_ms": _ms(self.queue_wait),
+            "first_token_ms": _ms(self.timeline.get("first_token")),
+            "duration_ms": _ms(self.duration),
+            "tokens": asdict(self.usage) if self.usage else None,
+            "calls": self.calls,
+            "loop": self.loop.as_json() if self.loop else None,
+            "chat": self.chat,
+            "agents": [agent.as_json() for agent in self.agents],
+            "timeline": {moment: _ms(seconds) for moment, seconds in self.timeline.items()},
+        }
+        if with_words and self.asked is not None:
+            body |= {"request": self.asked, "answer": _answer(self.answered or ())}
+        return body
+
+
+class Journal:
+    """The records of one gateway: the running ones, the recent ones, their sums, their file."""
+
+    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+        self._records_words = settings.record_prompts
+        self._running: dict[Record, None] = {}
+        self._recent: deque[Record] = deque(maxlen=RECENT)
+        self._file = JournalFile(state_folder(env), settings.journal_mb * 1024 * 1024)
+        self._metrics = Metrics()
+        self._models: set[str] = set()
+
+    @contextmanager
+    def keeping(self, record: Record) -> Iterator[None]:
+        """Around a request, if it is one that is answered by an agent."""
+        if not record.dialect:
+            yield
+            return
+        if self._records_words:
+            record.answered = []
+        self._running[record] = None
+        try:
+            yield
+        finally:
+            del self._running[record]
+            record.end()
+            self._keep(record)
+
+    def _keep(self, record: Record) -> None:
+        self._count(record)
+        self._file.write(record.as_json(with_words=True))
+        self._recent.append(record)
+        if len(self._recent) > RECENT_WITH_WORDS:
+            wordless = self._recent[-RECENT_WITH_WORDS - 1]
+            wordless.asked = wordless.answered = None
+
+    def _count(self, record: Record) -> None:
+        add = self._metrics.add
+        is_error = record.outcome not in (COMPLETE, CLIENT_GONE)
+        add("requests_total", record.dialect, "error" if is_error else record.outcome)
+        if is_error:
+            add("errors_total", record.outcome)
+        if record.calls:
+            add("tool_calls_total", record.channel, by=len(record.calls))
+        if record.loop:
+            add("loop_guard_stops_total")
+        for agent in record.agents:
+            add("agent_runs_total", agent.how)
+            # One that went on is counted when it leaves by the request that it was started for.
+            if agent.how != "continued":
+                agent.exited.add_done_callback(
+                    lambda exited: add("agent_exits_total", reason_of(exited.result()))
+                )
+        if record.resolved:
+            self._measure(record)
+
+    def _measure(self, record: Record) -> None:
+        if len(self._models) < MAX_MODELS:
+            self._models.add(record.resolved)
+        model = record.resolved if record.resolved in self._models else "other"
+        self._metrics.observe("duration_seconds", record.duration, model)
+        if (first := record.timeline.get("first_token")) is not None:
+            self._metrics.observe("first_token_seconds", first, model)
+        if usage := record.usage:
+            for kind in ("input", "cached", "output"):
+                self._metrics.add("tokens_total", model, kind, by=getattr(usage, kind))
+            self._metrics.add("estimates_total", by=usage.estimated)
+
+    def note_request(self, record: Record, body: bytes) -> None:
+        if self._records_words:
+            record.asked = body[:WORDS_KEPT].decode("utf-8", "replace")
+
+    def listed(self) -> Iterator[Record]:
+        """The newest first, and before them those that are still running."""
+        yield from reversed(self._running)
+        yield from reversed(self._recent)
+
+    def find(self, request_id: str) -> Record | None:
+        return next((record for record in self.listed() if record.id == request_id), None)
+
+    def measured(self, others: Mapping[str, Given]) -> str:
+        """Everything that is counted, as Prometheus reads it."""
+        own = {"requests_running": len(self._running), "journal_lost_total": self._file.lost}
+        return self._metrics.text({**others, **own})
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._file.close)
+
+
+class RequestIds(logging.Filter):
+    """Gives each line of the log the id of its request. Some lines name it themselves, for those
+    who write the log in a way of their own."""
+
+    def filter(self, line: logging.LogRecord) -> bool:
+        known = REQUEST.get()
+        is_named = not known or known in line.getMessage()
+        line.of_request = "" if is_named else f" [{known}]"
+        return True
+
+
+def client_of(user_agent: str) -> str:
+    """The program that asks, such as `claude-cli/2.1.3`, without the systems it names."""
+    found = _PRODUCT.match(user_agent)
+    return found[0] if found else ""
+
+
+def reason_of(exit_code: int) -> str:
+    """Why an agent left. Programs that handle a signal leave with 128 and its number."""
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if number in (signal.SIGTERM, signal.SIGINT):
+        return "stopped"
+    if number == signal.SIGKILL:
+        return "killed"
+    if exit_code < 0:
+        return "crashed"
+    return "failed" if exit_code else "finished"
+
+
+def _is_token(event: Event) -> bool:
+    return isinstance(event, TextDelta | ThinkingDelta | ToolCall)
+
+
+def _answer(events: Sequence[Event]) -> dict[str, Any]:
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    thinking = "".join(event.text for event in events if isinstance(event, ThinkingDelta))
+    calls = [
+        {"name": event.name, "arguments": event.arguments}
+        for event in events
+        if isinstance(event, ToolCall)
+    ]
+    return {"text": text[:WORDS_KEPT], "thinking": thinking[:WORDS_KEPT], "calls": calls}
+
+
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds * 1000, 1)

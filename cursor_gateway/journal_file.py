@@ -1,0 +1,155 @@
+"""The journal's file: a JSON object per line, in a few files of bounded size.
+
+Lines are written by a thread of their own, so that a slow disk delays nobody, and one that fails
+costs only the lines. Several gateways may share the files: each line is one write under a lock, and
+whoever finds that the file was moved away meanwhile opens the new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import queue
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+log = logging.getLogger(__name__)
+
+NAME = "journal.jsonl"
+FILES = 5
+# Records that may wait for a disk that does not answer.
+MAX_WAITING = 1000
+# How long the end of the gateway may wait for it.
+CLOSE_SECONDS = 2.0
+
+
+class JournalFile:
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._path = folder / NAME
+        self._bytes_per_file = max_bytes // FILES
+        self._waiting: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MAX_WAITING)
+        self._writer: threading.Thread | None = None
+        self._is_failing = False
+        self.lost = 0
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        """Soon, and without waiting for it."""
+        if not self._bytes_per_file:
+            return
+        if self._writer is None:
+            # A daemon: not even a disk that hangs for ever may keep the program from ending.
+            self._writer = threading.Thread(target=self._work, name="journal", daemon=True)
+            self._writer.start()
+        try:
+            self._waiting.put_nowait(entry)
+        except queue.Full:
+            self.lost += 1
+
+    def close(self) -> None:
+        if self._writer is not None:
+            with suppress(queue.Full):
+                self._waiting.put(None, timeout=CLOSE_SECONDS)
+            self._writer.join(CLOSE_SECONDS)
+
+    def _work(self) -> None:
+        while (entry := self._waiting.get()) is not None:
+            try:
+                self._append(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+                self._is_failing = False
+            except OSError as error:
+                self.lost += 1
+                if not self._is_failing:
+                    log.warning("the journal %s cannot be written: %s", self._path, error)
+                self._is_failing = True
+
+    def _append(self, line: bytes) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while not self._appended(line):
+            pass
+
+    def _appended(self, line: bytes) -> bool:
+        """False where another file is the journal by now."""
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            opened = os.fstat(fd)
+            if opened.st_ino != _inode(self._path):
+                return False
+            if opened.st_size and opened.st_size + len(line) > self._bytes_per_file:
+                self._rotate()
+                return False
+            if os.write(fd, line) < len(line):
+                # Half a line would spoil the next one, too.
+                os.ftruncate(fd, opened.st_size)
+                raise OSError("no space left")
+        finally:
+            os.close(fd)
+        return True
+
+    def _rotate(self) -> None:
+        paths = _paths(self._folder)
+        for older, newer in zip(reversed(paths), reversed(paths[:-1]), strict=False):
+            with suppress(FileNotFoundError):
+                newer.replace(older)
+
+
+def entries(folder: Path, *, follow: bool = False) -> Iterator[dict[str, Any] | None]:
+    """What was written, oldest first. With `follow` it never ends: None means nothing new yet."""
+    with ExitStack() as open_files:
+        files = [open_files.enter_context(file) for file in _opened(folder)]
+        for file in files:
+            yield from _parsed(file)
+        newest = files[-1] if files else None
+        while follow:
+            yield None
+            current = _inode(folder / NAME)
+            if newest is not None:
+                yield from _parsed(newest)
+            if current and (newest is None or os.fstat(newest.fileno()).st_ino != current):
+                # Another has taken its place; of the old one all is read.
+                open_files.close()
+                newest = None
+                with suppress(FileNotFoundError):
+                    newest = open_files.enter_context((folder / NAME).open("rb"))
+                    yield from _parsed(newest)
+
+
+def _opened(folder: Path) -> list[BinaryIO]:
+    """From the newest on, so that one that is moved meanwhile is met twice rather than never."""
+    opened: dict[int, BinaryIO] = {}
+    for path in _paths(folder):
+        with suppress(FileNotFoundError):
+            file = path.open("rb")
+            if opened.setdefault(os.fstat(file.fileno()).st_ino, file) is not file:
+                file.close()
+    return list(reversed(opened.values()))
+
+
+def _parsed(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    while line := file.readline():
+        if not line.endswith(b"\n"):
+            file.seek(-len(line), os.SEEK_CUR)  # its end is still to come
+            return
+        with suppress(orjson.JSONDecodeError):
+            entry = orjson.loads(line)
+            if isinstance(entry, dict):
+                yield entry
+
+
+def _paths(folder: Path) -> list[Path]:
+    """The newest first."""
+    return [folder / NAME, *(folder / f"{NAME}.{number}" for number in range(1, FILES))]
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
