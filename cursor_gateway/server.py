@@ -19,26 +19,23 @@ from cursor_gateway.admission import Admission, caller_of, check_content_type
 from cursor_gateway.body import read_json
 from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Delivery, json_response
-from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, chat, messages, responses
+from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, messages, responses
 from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.errors import (
-    BodyTooLarge,
     GatewayError,
     InvalidRequest,
-    MethodNotAllowed,
     ModelNotFound,
-    RouteNotFound,
     ShuttingDown,
     ToolCallsNotAllowed,
     ToolNotFound,
     UnsupportedParameter,
-    WebSocketRefused,
 )
 from cursor_gateway.gateway import Gateway
 from cursor_gateway.journal import NO_STATUS, REQUEST, Journal, Record, client_of
 from cursor_gateway.journal_routes import journal_routes
 from cursor_gateway.presence import holder
 from cursor_gateway.protocol import Runner
+from cursor_gateway.refusals import dialect_of, error_response, translated
 from cursor_gateway.response_store import ResponseStore
 from cursor_gateway.settings import Settings, SettingsError, load, reloaded
 
@@ -177,14 +174,14 @@ class Server:
         try:
             return await handler(request)
         except GatewayError as error:
-            return _error_response(request, error)
+            return error_response(request, error)
         except web.HTTPException as error:
-            return _error_response(request, _translated(request, error))
+            return error_response(request, translated(request, error))
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception:
             log.exception("request %s failed", request[REQUEST_ID])
-            return _error_response(request, GatewayError("Something went wrong in the gateway."))
+            return error_response(request, GatewayError("Something went wrong in the gateway."))
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Respond) -> web.StreamResponse:
@@ -242,7 +239,7 @@ class Server:
 
     async def _list_models(self, request: web.Request) -> web.Response:
         models = await self._gateway.account.models()
-        if _dialect_of(request) is messages:
+        if dialect_of(request) is messages:
             return json_response(messages.render_models(models, self._started_at))
         return json_response(
             {"object": "list", "data": [self._model_entry(model) for model in models]}
@@ -253,7 +250,7 @@ class Server:
         listed = {model.id: model for model in await self._gateway.account.models()}
         if found not in listed:
             raise ModelNotFound(f"The agent does not list {found!r}.")
-        if _dialect_of(request) is messages:
+        if dialect_of(request) is messages:
             return json_response(messages.render_model(listed[found], self._started_at))
         return json_response(self._model_entry(listed[found]))
 
@@ -359,49 +356,6 @@ async def serving(
 def _wants(request: web.Request, header: str) -> bool:
     return request.headers.get(header, "").lower() != "off"
 
-
-def _dialect_of(request: web.Request) -> Dialect:
-    """Whose shape errors have, also those that come before any route is found. OpenAI's dialects
-    have one in common, and so do those who speak none."""
-    path = request.path.removeprefix("/v1")
-    is_anthropic = path.startswith(messages.PATH) or "anthropic-version" in request.headers
-    return messages if is_anthropic else chat
-
-
-def _error_response(request: web.Request, error: GatewayError) -> web.Response:
-    request[RECORD].failed(error.code)
-    dialect = _dialect_of(request)
-    body = dialect.render_error(error, request[REQUEST_ID])
-    response = json_response(body, dialect.status_of(error))
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
-    if error.is_final:
-        response.headers["x-should-retry"] = "false"
-    return response
-
-
-def _translated(request: web.Request, error: web.HTTPException) -> GatewayError:
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return BodyTooLarge("The request body is too large.")
-    if isinstance(error, web.HTTPMethodNotAllowed):
-        if request.headers.get("Upgrade", "").lower() == "websocket":
-            return WebSocketRefused("There are no WebSockets here.")
-        return MethodNotAllowed(f"{request.method} is not possible here.")
-    if isinstance(error, web.HTTPNotFound):
-        return RouteNotFound(f"There is nothing at this path. There is: {', '.join(_ROUTES)}.")
-    return InvalidRequest(f"The request cannot be read: {error.reason}.")
-
-
-_ROUTES = (
-    *(f"POST /v1{dialect.PATH}" for dialect in DIALECTS),
-    f"POST /v1{messages.COUNT_PATH}",
-    f"GET and DELETE /v1{responses.PATH}/{{id}}",
-    "GET /v1/models",
-    "GET /v1/tools",
-    "GET /v1/requests",
-    "GET /health",
-    "GET /metrics",
-)
 
 # What an agent answers, and the dialect's name in the journal.
 _CONVERSATIONS = {

@@ -14,10 +14,10 @@ IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "cl
 
 # Who may import whom: a module may use those to the right of it, and `errors`.
 ORDER = [
-    *("cli", "cli_logs", "cli_mcp", "terminal", "lifetime", "server", "journal_routes", "protocol"),
-    *("delivery", "gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge"),
-    *("mcp_server", "mcp_connection", "sessions", "agents", "relay", "workspaces", "mcp_files"),
-    *("response_store", "core", "errors"),
+    *("cli", "cli_logs", "cli_mcp", "terminal", "lifetime", "server", "journal_routes", "refusals"),
+    *("protocol", "delivery", "gateway", "journal", "metrics", "journal_file", "account"),
+    *("mcp_bridge", "mcp_server", "mcp_connection", "sessions", "agents", "relay", "workspaces"),
+    *("mcp_files", "response_store", "core", "errors"),
 ]
 
 
@@ -59,7 +59,7 @@ def test_dialects_are_known_at_the_edge_only() -> None:
         if path.parent.name != "dialects"
         and any(name.startswith("cursor_gateway.dialects") for name in imports(path))
     }
-    assert knowing == {"server", "protocol", "delivery", "cli"}
+    assert knowing == {"server", "refusals", "protocol", "delivery", "cli"}
 
 
 def test_one_module_imports_mcp() -> None:

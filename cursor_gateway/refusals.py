@@ -1,0 +1,60 @@
+"""What a client is told that gets no answer: in its own dialect, with its own status."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from cursor_gateway.delivery import RECORD, REQUEST_ID, json_response
+from cursor_gateway.dialects import DIALECTS, Dialect, chat, messages, responses
+from cursor_gateway.errors import (
+    BodyTooLarge,
+    GatewayError,
+    InvalidRequest,
+    MethodNotAllowed,
+    RouteNotFound,
+    WebSocketRefused,
+)
+
+
+def dialect_of(request: web.Request) -> Dialect:
+    """Whose shape errors have, also those that come before any route is found. OpenAI's dialects
+    have one in common, and so do those who speak none."""
+    path = request.path.removeprefix("/v1")
+    is_anthropic = path.startswith(messages.PATH) or "anthropic-version" in request.headers
+    return messages if is_anthropic else chat
+
+
+def error_response(request: web.Request, error: GatewayError) -> web.Response:
+    request[RECORD].failed(error.code)
+    dialect = dialect_of(request)
+    body = dialect.render_error(error, request[REQUEST_ID])
+    response = json_response(body, dialect.status_of(error))
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    if error.is_final:
+        response.headers["x-should-retry"] = "false"
+    return response
+
+
+def translated(request: web.Request, error: web.HTTPException) -> GatewayError:
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return BodyTooLarge("The request body is too large.")
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            return WebSocketRefused("There are no WebSockets here.")
+        return MethodNotAllowed(f"{request.method} is not possible here.")
+    if isinstance(error, web.HTTPNotFound):
+        return RouteNotFound(f"There is nothing at this path. There is: {', '.join(_ROUTES)}.")
+    return InvalidRequest(f"The request cannot be read: {error.reason}.")
+
+
+_ROUTES = (
+    *(f"POST /v1{dialect.PATH}" for dialect in DIALECTS),
+    f"POST /v1{messages.COUNT_PATH}",
+    f"GET and DELETE /v1{responses.PATH}/{{id}}",
+    "GET /v1/models",
+    "GET /v1/tools",
+    "GET /v1/requests",
+    "GET /health",
+    "GET /metrics",
+)
