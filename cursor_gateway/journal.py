@@ -8,14 +8,12 @@ asked and answered is not in it, unless the user switched that on.
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import signal
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -44,9 +42,6 @@ MAX_MODELS = 100
 
 _PRODUCT = re.compile(r"[!-~]{1,60}(?: v?\d[!-~]{0,20})?")
 _MODEL_CHARACTERS = 100
-
-# The id of the request that is being served, for the log.
-REQUEST: ContextVar[str] = ContextVar("request", default="")
 
 
 @dataclass(slots=True)
@@ -264,17 +259,6 @@ class Journal:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._file.close)
-
-
-class RequestIds(logging.Filter):
-    """Gives each line of the log the id of its request. Some lines name it themselves, for those
-    who write the log in a way of their own."""
-
-    def filter(self, line: logging.LogRecord) -> bool:
-        known = REQUEST.get()
-        is_named = not known or known in line.getMessage()
-        line.of_request = "" if is_named else f" [{known}]"
-        return True
 
 
 def client_of(user_agent: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
+from cursor_gateway import request_ids
 from cursor_gateway.admission import Admission, caller_of, check_content_type
 from cursor_gateway.body import read_json
 from cursor_gateway.core.models import Model
@@ -31,7 +32,7 @@ from cursor_gateway.errors import (
     UnsupportedParameter,
 )
 from cursor_gateway.gateway import Gateway
-from cursor_gateway.journal import NO_STATUS, REQUEST, Journal, Record, client_of
+from cursor_gateway.journal import NO_STATUS, Journal, Record, client_of
 from cursor_gateway.journal_routes import journal_routes
 from cursor_gateway.presence import holder
 from cursor_gateway.protocol import Runner
@@ -151,7 +152,7 @@ class Server:
         dialect = _CONVERSATIONS.get((request.method, request.path), "")
         record = Record(known, client_of(request.headers.get("User-Agent", "")), dialect)
         request[RECORD] = record
-        REQUEST.set(known)
+        request_ids.CURRENT.set(known)
         try:
             with self._journal.keeping(record):
                 response = await self._respond(request, handler)

@@ -39,7 +39,12 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
 def log_to_stderr(settings: Settings) -> None:
     import logging
 
-    logging.basicConfig(format="%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S")
+    from cursor_gateway.request_ids import RequestIds
+
+    form = "%(asctime)s %(levelname).1s %(message)s%(of_request)s"
+    logging.basicConfig(format=form, datefmt="%H:%M:%S")
+    for output in logging.getLogger().handlers:
+        output.addFilter(RequestIds())
     set_log_level(settings)
     # It would log every scheduled callback, prompts in their arguments included.
     logging.getLogger("asyncio").setLevel(logging.WARNING)

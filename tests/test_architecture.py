@@ -17,7 +17,7 @@ ORDER = [
     *("cli", "cli_logs", "cli_mcp", "terminal", "lifetime", "server", "journal_routes", "refusals"),
     *("protocol", "delivery", "gateway", "journal", "metrics", "journal_file", "account"),
     *("mcp_bridge", "mcp_server", "mcp_connection", "sessions", "agents", "relay", "workspaces"),
-    *("mcp_files", "response_store", "core", "errors"),
+    *("mcp_files", "response_store", "request_ids", "core", "errors"),
 ]
 
 

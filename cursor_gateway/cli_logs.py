@@ -1,0 +1,185 @@
+"""`cursor-gateway logs`: the journal of requests, for people and for scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cursor_gateway.presence import state_folder
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_LOOK_AGAIN_SECONDS = 0.25
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_NO_ERRORS = ("complete", "client_gone")
+
+# Column, its width, and what stands in it.
+_COLUMNS: tuple[tuple[str, int, Callable[[Mapping[str, Any]], str]], ...] = (
+    ("time", 14, lambda entry: _local(entry["at"])),
+    ("client", 24, lambda entry: entry["client"]),
+    ("model", 24, lambda entry: entry["resolved"] or entry["model"]),
+    ("dialect", 11, lambda entry: entry["dialect"]),
+    ("tools", 6, lambda entry: entry["channel"] if entry["channel"] != "none" else ""),
+    ("agent", 9, lambda entry: entry["agent"] if entry["agent"] != "none" else ""),
+    ("first", 8, lambda entry: _seconds(entry["first_token_ms"])),
+    ("total", 8, lambda entry: _seconds(entry["duration_ms"])),
+    ("tokens", 15, lambda entry: _tokens(entry["tokens"])),
+    ("outcome", 18, lambda entry: _outcome(entry)),
+    ("id", 24, lambda entry: entry["id"]),
+)
+
+
+def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    if found := re.fullmatch(r"(\d{1,6})([smhd])", value):
+        return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
+    try:
+        return datetime.fromisoformat(value).astimezone(UTC)
+    except ValueError:
+        raise click.BadParameter(
+            f"{value!r} is neither like 30s, 10m, 2h or 3d nor a date."
+        ) from None
+
+
+@click.command()
+@click.argument("which", metavar="[ID]", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
+@click.option("-n", "--lines", default=50, show_default=True, help="How many of the last ones.")
+@click.option("--outcome", help="complete, client_gone, error (any), or the code of an error.")
+@click.option("--client", help="Part of the client's name.")
+@click.option("--model", help="Part of the model's name.")
+@click.option("--since", callback=_moment, help="Such as 10m, 2h, 3d or 2026-10-01T12:00.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line, for scripts.")
+def logs(which: str | None, follow: bool, lines: int, as_json: bool, **wanted: Any) -> None:
+    """Show the requests that were answered, or did not get an answer.
+
+    With ID, everything about one request. It may also be what the environment of an agent's process
+    holds as CURSOR_GATEWAY_RUN.
+    """
+    found = _matching(follow, lines, wanted | {"which": which})
+    if as_json:
+        _print_json_lines(found)
+    elif which:
+        _print_details(found)
+    else:
+        _print_rows(found)
+
+
+def _matching(follow: bool, lines: int, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The last `lines` that are wanted, then, while it follows, each that comes."""
+    from cursor_gateway.journal_file import entries
+
+    folder = state_folder(os.environ)
+    if not folder.exists():
+        click.echo(f"There is no journal in {folder} yet.", err=True)
+    last: deque[dict[str, Any]] = deque(maxlen=lines)
+    is_new = False
+    for entry in entries(folder, follow=follow):
+        if entry is None:
+            yield from last
+            last.clear()
+            is_new = True
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        elif not _is_wanted(entry, **wanted):
+            continue
+        elif is_new:
+            yield entry
+        else:
+            last.append(entry)
+    yield from last
+
+
+def _is_wanted(
+    entry: Mapping[str, Any],
+    *,
+    which: str | None,
+    outcome: str | None,
+    client: str | None,
+    model: str | None,
+    since: datetime | None,
+) -> bool:
+    is_error = entry["outcome"] not in _NO_ERRORS
+    names = f"{entry['model']}\n{entry['resolved']}".lower()
+    return (
+        (not which or which == entry["id"] or any(which == a["run"] for a in entry["agents"]))
+        and (not outcome or outcome == entry["outcome"] or (outcome == "error" and is_error))
+        and (not client or client.lower() in entry["client"].lower())
+        and (not model or model.lower() in names)
+        and (not since or datetime.fromisoformat(entry["at"]) >= since)
+    )
+
+
+def _print_json_lines(found: Iterator[dict[str, Any]]) -> None:
+    import orjson
+
+    for entry in found:
+        click.echo(orjson.dumps(entry))
+
+
+def _print_details(found: Iterator[dict[str, Any]]) -> None:
+    import orjson
+
+    for entry in found:
+        click.echo(orjson.dumps(entry, option=orjson.OPT_INDENT_2))
+
+
+def _print_rows(found: Iterator[dict[str, Any]]) -> None:
+    """Row by row, since there may be no last one; so the widths cannot depend on what comes."""
+    from rich.console import Console
+    from rich.text import Text
+
+    # In a pipe no line may be folded: scripts read lines.
+    console = Console(width=None if sys.stdout.isatty() else 1000)
+    _print_row(console, Text("  ".join(name.ljust(width) for name, width, _ in _COLUMNS), "bold"))
+    for entry in found:
+        row = Text()
+        for name, width, value in _COLUMNS:
+            style = _style(entry["outcome"]) if name == "outcome" else ""
+            row.append(_fitted(value(entry), width), style).append("  ")
+        _print_row(console, row)
+
+
+def _print_row(console: Console, row: Text) -> None:
+    row.rstrip()
+    console.print(row, no_wrap=True, overflow="ellipsis", crop=True)
+
+
+def _fitted(text: str, width: int) -> str:
+    return (text if len(text) <= width else f"{text[: width - 1]}…").ljust(width)
+
+
+def _style(outcome: str) -> str:
+    return {"complete": "green", "client_gone": "yellow"}.get(outcome, "bold red")
+
+
+def _local(at: str) -> str:
+    return datetime.fromisoformat(at).astimezone().strftime("%m-%d %H:%M:%S")
+
+
+def _seconds(milliseconds: float | None) -> str:
+    return "" if milliseconds is None else f"{milliseconds / 1000:.2f} s"
+
+
+def _tokens(tokens: Mapping[str, Any] | None) -> str:
+    if tokens is None:
+        return ""
+    return f"{'~' if tokens['estimated'] else ''}{tokens['input']} → {tokens['output']}"
+
+
+def _outcome(entry: Mapping[str, Any]) -> str:
+    if entry["loop"]:
+        return "loop stopped"
+    if entry["outcome"] == "complete" and entry["calls"]:
+        return f"{len(entry['calls'])} calls" if len(entry["calls"]) > 1 else "1 call"
+    return str(entry["outcome"])
