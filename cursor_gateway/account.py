@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from cursor_gateway.agents.cursor_cli import CursorCli
@@ -205,3 +206,17 @@ class Account:
 
     def _sign_in_lasts(self) -> float:
         return SIGN_IN_LASTS if self.authenticated else NO_SIGN_IN_LASTS
+
+
+def cursor_files(env: Mapping[str, str]) -> list[Path]:
+    """Where the CLI may keep its sign-in. That a file exists does not mean that it is valid."""
+    home = Path(env.get("HOME", "~")).expanduser()
+    named = [env.get("CURSOR_CONFIG_DIR"), env.get("XDG_CONFIG_HOME")]
+    folders = [Path(named[0])] if named[0] else []
+    folders += [Path(named[1]) / "cursor"] if named[1] else []
+    folders += [home / ".config" / "cursor", home / ".cursor"]
+    return [
+        folder / name
+        for folder in dict.fromkeys(folders)
+        for name in ("cli-config.json", "auth.json")
+    ]

@@ -239,10 +239,12 @@ def models(as_json: bool, config_file: Path | None, **flags: Any) -> None:
 @config_option
 def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     """Show the agent, the sign-in and which of Cursor's files exist. Exit code 1 if signed out."""
+    from cursor_gateway.account import cursor_files
+
     loaded = load(flags, os.environ, config_file)
     agent = _located(loaded.settings)
     sign_in = complete(_with_account(loaded.settings, lambda account: account.sign_in()))
-    files = [(str(path), path.exists()) for path in _auth_files(os.environ)]
+    files = [(str(path), path.exists()) for path in cursor_files(os.environ)]
     if as_json:
         print_json(
             {
@@ -304,17 +306,3 @@ def _located(settings: Settings) -> Located:
     from cursor_gateway.agents.cursor_cli import locate
 
     return locate(settings, os.environ)
-
-
-def _auth_files(env: Any) -> list[Path]:
-    """Where the CLI may keep its sign-in. That a file exists does not mean that it is valid."""
-    home = Path(env.get("HOME", "~")).expanduser()
-    named = [env.get("CURSOR_CONFIG_DIR"), env.get("XDG_CONFIG_HOME")]
-    folders = [Path(named[0])] if named[0] else []
-    folders += [Path(named[1]) / "cursor"] if named[1] else []
-    folders += [home / ".config" / "cursor", home / ".cursor"]
-    return [
-        folder / name
-        for folder in dict.fromkeys(folders)
-        for name in ("cli-config.json", "auth.json")
-    ]

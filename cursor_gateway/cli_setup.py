@@ -64,12 +64,13 @@ def setup(
 
     Without CLIENT, show which are installed here and offer to set one up.
     """
+    from cursor_gateway import presence
     from cursor_gateway.clients import CLIENTS
     from cursor_gateway.settings import load
     from cursor_gateway.setup import SetupError
 
     settings = load({}, os.environ, config_file).settings
-    base_url = _base_url(url, settings)
+    base_url = url.rstrip("/") if url else presence.base_url(settings, os.environ)
     if client is None and action:
         raise click.UsageError(f"Say which client: cursor-gateway setup CLIENT --{action}")
     try:
@@ -96,19 +97,6 @@ def _act(
         _write(change, target, as_json)
     else:
         _show(change, target, as_json)
-
-
-def _base_url(url: str | None, settings: Settings) -> str:
-    """As told, else of the gateway that runs here, else as one would serve by the settings."""
-    from cursor_gateway.presence import running
-
-    if url:
-        return url.rstrip("/")
-    if found := running(os.environ):
-        same = [presence for presence in found if presence.port == settings.port]
-        return (same or found)[-1].base_url
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{settings.port}/v1"
 
 
 def _target(client: Client, base_url: str, chosen: tuple[str, ...], settings: Settings) -> Target:

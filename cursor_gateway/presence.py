@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cursor_gateway import __version__
+from cursor_gateway.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def announced(presence: Presence, env: Mapping[str, str]) -> Iterator[Path | Non
     path = folder / f"{presence.pid}.json"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        running(env)
+        _remove_stale(folder)
         lock = _written(path, presence)
     except OSError:
         yield None
@@ -71,15 +72,29 @@ def _written(path: Path, presence: Presence) -> int:
 
 
 def running(env: Mapping[str, str]) -> list[Presence]:
-    """The gateways that run now, the newest last; files of others are removed."""
+    """The gateways that run now, the newest last."""
     found = []
     for path in run_folder(env).glob("*.json"):
         with suppress(OSError, ValueError, TypeError):
             if _is_locked(path):
                 found.append((path.stat().st_mtime, Presence(**json.loads(path.read_text()))))
-            else:
-                path.unlink()
     return [presence for _, presence in sorted(found, key=lambda entry: entry[0])]
+
+
+def _remove_stale(folder: Path) -> None:
+    for path in folder.glob("*.json"):
+        with suppress(OSError):
+            if not _is_locked(path):
+                path.unlink()
+
+
+def base_url(settings: Settings, env: Mapping[str, str]) -> str:
+    """Of the gateway that runs here, else as one would serve by the settings."""
+    if found := running(env):
+        same = [presence for presence in found if presence.port == settings.port]
+        return (same or found)[-1].base_url
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}/v1"
 
 
 def _is_locked(path: Path) -> bool:

@@ -108,6 +108,11 @@ def undo(client: Client, env: Env) -> Path:
     return kept.path
 
 
+def is_set_up(client: Client, env: Env) -> bool:
+    """Whether `write` has set it up, and nobody has undone that."""
+    return _remembered(client, env) is not None
+
+
 def points(client: Client, base_url: str, env: Env) -> Pointing:
     """Where a client's configuration leads."""
     path = client.config(env)

@@ -41,7 +41,8 @@ async def test_the_file_of_a_killed_gateway_is_known_as_stale(
         await process.wait()
         assert len(list(folder.iterdir())) == 1
         assert running(fake.env) == []
-        assert list(folder.iterdir()) == []
+    async with gateway_process(fake) as (process, _):
+        assert [file.stem for file in folder.iterdir()] == [str(process.pid)]
 
 
 async def test_a_gateway_serves_though_it_cannot_keep_its_file(fake: FakeAgent) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import shutil
 import signal
@@ -74,6 +75,32 @@ def marked(mark: str) -> list[int]:
     if not _LINUX:
         return _marked_by_ps(mark)
     return [pid for pid in _all() if _has_mark(pid, mark) and not _is_dead(pid)]
+
+
+def ownerless() -> list[int]:
+    """All marked processes whose gateway is gone, and its guardian, which outlives it, as well."""
+    found = set(marked(""))
+    for mark in _guarded():
+        found -= set(marked(mark))
+    return sorted(found & set(marked("")))
+
+
+def _guarded() -> Iterator[str]:
+    """The marks that a living guardian has in its care."""
+    for words in map(bytes.split, _commands()):
+        for program, mark in itertools.pairwise(words):
+            if program.endswith(b"/process_tree.py"):
+                yield mark.decode()
+
+
+def _commands() -> Iterator[bytes]:
+    if not _LINUX:
+        listing = ["ps", "axww", "-o", "command="]
+        yield from subprocess.run(listing, capture_output=True, check=False).stdout.splitlines()
+        return
+    for pid in _all():
+        with contextlib.suppress(OSError):
+            yield (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ")
 
 
 def signal_all(processes: Iterable[Process], number: int) -> None:
