@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from cursor_gateway import __version__
+from cursor_gateway.cli_doctor import doctor
 from cursor_gateway.cli_logs import logs
 from cursor_gateway.cli_mcp import mcp
 from cursor_gateway.cli_service import completion, service
@@ -102,7 +103,7 @@ def cli() -> None:
     """
 
 
-for _command in (logs, mcp, setup, service, completion):
+for _command in (doctor, logs, mcp, setup, service, completion):
     cli.add_command(_command)
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from cursor_gateway import errors
 from cursor_gateway.clients import CLIENTS
 from cursor_gateway.core.native_tools import TABLE
+from cursor_gateway.doctor_checks import CHECKS
+from cursor_gateway.doctor_probes import probes
 from cursor_gateway.metrics import FAMILIES, PREFIX
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, shown
 
@@ -186,9 +188,26 @@ client, a second turn.
 """
 
 
+def doctor_page() -> str:
+    """docs/doctor.md with its table of checks written anew; the rest is ours."""
+    page = (DOCS / "doctor.md").read_text()
+    head, _, rest = page.partition(_CHECKS_BEGIN)
+    _, _, tail = rest.partition(_TABLE_ENDS)
+    rows = [
+        f"| `{check.name}` | {check.title} | {check.why} |"
+        for check in (*CHECKS, *probes("auto", (45, 70)))
+    ]
+    table = "\n".join(["| check | looks at | why |", "|---|---|---|", *rows])
+    return f"{head}{_CHECKS_BEGIN}\n\n{table}\n\n{_TABLE_ENDS}{tail}"
+
+
+_CHECKS_BEGIN = "<!-- the tables of the doctor's checks and probes, written by `make docs` -->"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "clients/README.md": clients_page,
     "configuration.md": configuration,
+    "doctor.md": doctor_page,
     "errors.md": error_page,
     "observability.md": observability_page,
     "tools.md": tools_page,

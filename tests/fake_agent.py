@@ -8,8 +8,10 @@ docs/cursor-agent.md. A prompt is a small program of steps in double brackets, r
 `[[then]]` separates what it does when it is asked again, with results. Without steps it repeats the
 prompt's last line. It uses the MCP server of its workspace as the CLI does (`[[relay:...]]`), and
 keeps its chats, by directory, for `--resume`. `$FAKE_AGENT_DIR` is its home: the file `account`
-holds the signed-in address (none: signed out), `models.txt` replaces the list of models, `no-mcp`
-makes it a CLI without MCP, and every start is recorded in `calls/`.
+holds the signed-in address (none: signed out), `key` the only API key that is valid, `models.txt`
+replaces the list of models, `version` its version, `habits.json` says what the model does where
+there are no steps (patterns of prompts, and steps), `no-mcp` makes it a CLI without MCP,
+`ignores-deny` one that obeys nobody, and every start is recorded in `calls/`. `update` mends these.
 """
 
 from __future__ import annotations
@@ -88,7 +90,8 @@ def main(argv: Sequence[str]) -> int:
         return fail(f"{error}\n")
     with demo.utf8_stdout() as out:
         if options.keys() & {"-v", "--version"}:
-            out.write("2026.09.18-fake\n")
+            file = HOME / "version"
+            out.write(f"{file.read_text() if file.exists() else '2026.09.18-fake'}\n")
             return 0
         if words[:1] == ["status"]:
             return status(argv, options, out)
@@ -97,6 +100,10 @@ def main(argv: Sequence[str]) -> int:
         if words[:1] == ["login"]:
             (HOME / "account").write_text("dev@example.com")
             out.write("Signed in.\n")
+            return 0
+        if words[:1] == ["update"]:
+            for vice in ("version", "no-mcp", "ignores-deny"):
+                (HOME / vice).unlink(missing_ok=True)
             return 0
         prompt = " ".join(words) or demo.read_prompt()
         record(argv, prompt)
@@ -117,7 +124,10 @@ def models(argv: Sequence[str], out: IO[str]) -> int:
     record(argv, None)
     if not account() and not os.environ.get("CURSOR_API_KEY"):
         return fail(MODELS_NO_AUTH)
-    if (HOME / "offline").exists():
+    key = HOME / "key"
+    if key.exists() and os.environ.get("CURSOR_API_KEY", key.read_text()) != key.read_text():
+        return fail((RECORDINGS / "fail_invalid_key.stderr").read_text())
+    if (HOME / "offline").exists() or os.environ.get("CURSOR_API_ENDPOINT"):
         return fail("Failed to load models: getaddrinfo ENOTFOUND api2.cursor.sh\n")
     listing = (HOME / "models.txt").read_text()
     if take_one("truncate-models"):
@@ -165,6 +175,14 @@ def permissions() -> dict[str, list[str]]:
     return dict(json.loads(file.read_text())["permissions"])
 
 
+def habit(prompt: str) -> list[tuple[str, str]]:
+    file = HOME / "habits.json"
+    for pattern, steps in json.loads(file.read_text()) if file.exists() else ():
+        if found := re.search(pattern, prompt, re.DOTALL):
+            return STEP.findall(found.expand(steps))
+    return []
+
+
 def relay_args(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     server = {"providerIdentifier": "client", "serverIdentifier": "client", "toolName": name}
     return {"name": f"client-{name}", "args": arguments, **server}
@@ -194,7 +212,7 @@ class Run:
         # Some connect their MCP servers only when they have begun to speak.
         self.mcp = self.connected() if "[[late-mcp]]" not in prompt else None
         self.announced: list[tuple[str, str, dict[str, Any]]] = []
-        self.last_result = ""
+        self.results: list[str] = []
         self.waits = True
         self.begun = False
         self.usage = True
@@ -228,7 +246,7 @@ class Run:
         later = self.prompt[turns[-1].end() :] if turns else ""
         parts = script.split("[[then]]")
         part = parts[min(later.count('<turn from="assistant">'), len(parts) - 1)]
-        return STEP.findall(part) or [("text", part.strip().rpartition("\n")[2])]
+        return STEP.findall(part) or habit(part) or [("text", part.strip().rpartition("\n")[2])]
 
     # The relay
 
@@ -302,7 +320,8 @@ class Run:
         event = {"type": "tool_call", "subtype": "completed", "call_id": call_id, "tool_call": body}
         self.emitter.write(event)
         content = result.get("success", {}).get("content", [])
-        self.last_result = "".join(block["text"]["text"] for block in content) or json.dumps(result)
+        text = "".join(block["text"]["text"] for block in content)
+        self.results.append(text or json.dumps(result))
 
     def do_patience(self, seconds: str) -> None:
         assert self.mcp is not None
@@ -320,7 +339,10 @@ class Run:
         self.waits = False
 
     def do_say_result(self, _: str) -> None:
-        self.do_text(self.last_result)
+        self.do_text(self.results[-1])
+
+    def do_say_results(self, _: str) -> None:
+        self.do_text(" ".join(self.results))
 
     def do_say_tools(self, _: str) -> None:
         assert self.mcp is not None
@@ -439,7 +461,7 @@ class Run:
     def do_act(self, command: str) -> None:
         """Go on and execute a shell command, as far as the permissions allow it."""
         time.sleep(0.2)
-        if "Shell(*)" not in permissions()["deny"]:
+        if "Shell(*)" not in permissions()["deny"] or (HOME / "ignores-deny").exists():
             subprocess.run(command, shell=True, check=False)
 
     def do_touch(self, name: str) -> None:

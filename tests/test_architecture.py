@@ -14,10 +14,11 @@ IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "cl
 
 # Who may import whom: a module may use those to the right of it, and `errors`.
 ORDER = [
-    *("cli", "cli_logs", "cli_mcp", "terminal", "lifetime", "server", "journal_routes", "refusals"),
-    *("protocol", "delivery", "gateway", "journal", "metrics", "journal_file", "account"),
-    *("mcp_bridge", "mcp_server", "mcp_connection", "sessions", "agents", "relay", "workspaces"),
-    *("mcp_files", "response_store", "request_ids", "core", "errors"),
+    *("cli", "cli_logs", "cli_mcp", "cli_doctor", "terminal", "doctor_checks", "doctor_probes"),
+    *("doctor", "lifetime", "server", "journal_routes", "refusals", "protocol", "delivery"),
+    *("gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge", "mcp_server"),
+    *("mcp_connection", "sessions", "agents", "relay", "workspaces", "mcp_files"),
+    *("response_store", "request_ids", "core", "errors"),
 ]
 
 

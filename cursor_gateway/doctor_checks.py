@@ -1,0 +1,378 @@
+"""The checks that ask the machine and the CLI, and no model: cheap, and they change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shlex
+import socket
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from cursor_gateway import __version__, presence, setup
+from cursor_gateway.account import cursor_files
+from cursor_gateway.agents import process_tree
+from cursor_gateway.client import Client
+from cursor_gateway.clients import CLIENTS
+from cursor_gateway.doctor import EDITOR, Bench, Check, Finding
+from cursor_gateway.errors import AgentNotFound
+from cursor_gateway.mcp_bridge import Bridge
+from cursor_gateway.presence import Presence, state_folder
+from cursor_gateway.settings import SettingsError, config_file
+
+INSTALL = "curl https://cursor.com/install -fsS | bash"
+# The versions that docs/cursor-agent.md is about.
+OLDEST_KNOWN = "2026.07.20"
+NEWEST_KNOWN = "2026.09.18"
+# The CLI writes this file in a moment; one that is older was left by a start that failed.
+TMP_IS_STALE_AFTER = 60.0
+HEALTH_SECONDS = 3.0
+
+_REQUIREMENT = re.compile(r"^([\w.-]+).*?>=([\d.]+)")
+
+
+def settings_fault(error: SettingsError, file: Path | None, env: Mapping[str, str]) -> Finding:
+    """Without settings there is nothing to look at, so this is no check of the table."""
+    named = re.search(r"\(env (\w+)\)", str(error))
+    path = file or config_file(env)
+    if named:
+        fix = f"unset {named[1]}"
+    elif file is None and not path.exists():
+        fix = "unset CURSOR_GATEWAY_CONFIG"
+    else:
+        fix = f"{EDITOR} {shlex.quote(str(path))}"
+    return Finding("fault", str(error), "The gateway does not start with it.", fix)
+
+
+async def versions(bench: Bench) -> Sequence[Finding]:
+    python = f"Python {platform.python_version()} ({sys.executable})"
+    found = [Finding("ok", f"cursor-gateway {__version__}, {python}, {platform.platform()}")]
+    installed: list[str] = []
+    for name, wanted in _requirements():
+        version = _installed(name)
+        installed.append(f"{name} {version or 'missing'}")
+        if not version or _numbers(version) < _numbers(wanted):
+            is_there = f"is {version}" if version else "is missing"
+            fix = f"{shlex.quote(sys.executable)} -m pip install '{name}>={wanted}'"
+            found.append(Finding("fault", f"{name} {is_there}, {wanted} is needed", fix=fix))
+    return [*found, Finding("ok", ", ".join(installed))] if len(found) == 1 else found
+
+
+def _requirements() -> Iterator[tuple[str, str]]:
+    try:
+        listed = importlib.metadata.requires("cursor-gateway") or []
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return
+    for line in listed:
+        if "extra ==" not in line and (match := _REQUIREMENT.match(line)):
+            yield match[1], match[2]
+
+
+def _installed(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+async def scratch(bench: Bench) -> Sequence[Finding]:
+    return [_scratch(bench)]
+
+
+def _scratch(bench: Bench) -> Finding:
+    named = bench.env.get("TMPDIR")
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(b"x" * 4096)
+        used = tempfile.gettempdir()
+    except OSError as error:
+        fix = f"export TMPDIR=$HOME/tmp; mkdir -p {named or '$HOME/tmp'}"
+        return Finding("fault", f"no temporary file can be written: {error.strerror}", fix=fix)
+    if named and not (Path(named).exists() and Path(named).samefile(used)):
+        words = f"TMPDIR names {named}, which cannot be written to; {used} is used instead"
+        return Finding("fault", words, fix=f"mkdir -p {shlex.quote(named)}")
+    return Finding("ok", f"{used} is writable")
+
+
+async def agent(bench: Bench) -> Sequence[Finding]:
+    settings, env = bench.settings, bench.env
+    folders = [*env.get("PATH", os.defpath).split(os.pathsep), "~/.local/bin"]
+    looked = f"looked in {', '.join(filter(None, dict.fromkeys(folders)))}"
+    try:
+        located = bench.agent.locate()
+    except AgentNotFound as error:
+        if not settings.agent_executable:
+            return [Finding("fault", f"{error} ({looked})", fix=INSTALL)]
+        in_env = env.get("CURSOR_AGENT_EXECUTABLE")
+        file = shlex.quote(str(config_file(env)))
+        fix = "unset CURSOR_AGENT_EXECUTABLE" if in_env else f"{EDITOR} {file}"
+        return [Finding("fault", str(error), fix=fix)]
+    if located.kind == "demo":
+        words = "the demo agent answers, no model (setting `demo`)"
+        return [Finding("note", words, "Its answers are canned.", "unset CURSOR_GATEWAY_DEMO")]
+    return [Finding("ok", f"{located.path} ({looked})")]
+
+
+async def agent_version(bench: Bench) -> Sequence[Finding]:
+    version = await bench.agent.version()
+    date = version[: len(OLDEST_KNOWN)]
+    if not re.fullmatch(r"\d{4}\.\d\d\.\d\d", date):
+        words = f"it does not say which version it is, but {version!r}"
+        return [Finding("fault", words, fix=INSTALL)]
+    if date < OLDEST_KNOWN:
+        words = f"{version} is older than {OLDEST_KNOWN}"
+        return [Finding("fault", words, fix=f"{bench.agent_command} update")]
+    if date > NEWEST_KNOWN:
+        words = f"{version} is newer than {NEWEST_KNOWN}, the newest that is known"
+        why = "What is new in it may differ; probes with a model show it."
+        return [Finding("note", words, why, "cursor-gateway doctor --live")]
+    return [Finding("ok", version)]
+
+
+async def sign_in(bench: Bench) -> Sequence[Finding]:
+    state = await bench.account.sign_in()
+    if not state.authenticated:
+        return [Finding("fault", "nobody is signed in", fix="cursor-gateway login")]
+    if bench.agent.has_api_key:
+        return [Finding("ok", "by the key in CURSOR_API_KEY")]
+    by = "the token in CURSOR_AUTH_TOKEN" if bench.env.get("CURSOR_AUTH_TOKEN") else "the browser"
+    return [Finding("ok", f"as {_masked(state.account) or 'somebody unnamed'}, by {by}")]
+
+
+def _masked(address: str) -> str:
+    """Enough for its owner to know it, and no more: people show to others what a doctor says."""
+    name, at, domain = address.partition("@")
+    return f"{name[:2]}…{at}{domain}" if at else address
+
+
+async def models(bench: Bench) -> Sequence[Finding]:
+    listed = await bench.account.models()
+    some = ", ".join(model.id for model in listed[:3])
+    return [Finding("ok", f"{len(listed)} models: {some}, …")]
+
+
+async def config_race(bench: Bench) -> Sequence[Finding]:
+    """CLIs that start at the same moment rewrite one file, and may break it."""
+    files = [file for file in cursor_files(bench.env) if file.name == "cli-config.json"]
+    found = [finding for file in files for finding in _race_traces(file)]
+    return found or [Finding("ok", "cli-config.json is whole, and no start has failed over it")]
+
+
+def _race_traces(file: Path) -> Iterator[Finding]:
+    draft, broken = file.with_name("cli-config.json.tmp"), file.with_name("cli-config.json.bad")
+    try:
+        if file.exists():
+            json.loads(file.read_text())
+    except ValueError:
+        fix = shlex.join(["mv", "--", str(file), str(broken)])
+        yield Finding("fault", f"{file} is not JSON; agents started together broke it", fix=fix)
+    if draft.exists() and time.time() - draft.stat().st_mtime > TMP_IS_STALE_AFTER:
+        fix = shlex.join(["rm", "--", str(draft)])
+        yield Finding("fault", f"{draft} was left by a start that failed", fix=fix)
+    elif broken.exists():
+        fix = shlex.join(["rm", "--", str(broken)])
+        yield Finding("note", f"{broken} was broken once, and put aside", fix=fix)
+
+
+async def port(bench: Bench) -> Sequence[Finding]:
+    if gateways := presence.running(bench.env):
+        return [await asyncio.to_thread(_health, gateway) for gateway in gateways]
+    settings = bench.settings
+    problem = _listening_problem(settings.host, settings.port)
+    if not problem:
+        place = f"{settings.host}:{settings.port}" if settings.port else "any port"
+        return [Finding("ok", f"{place} is free; no gateway runs")]
+    holder = await asyncio.to_thread(presence.holder, settings.port, bench.env)
+    words = f"{settings.host}:{settings.port} cannot be listened on: {problem}"
+    words += f", by {holder}" if holder else ""
+    fix = f"cursor-gateway serve --host 127.0.0.1 --port {_free_port()}"
+    return [Finding("fault", words, fix=fix)]
+
+
+def _health(gateway: Presence) -> Finding:
+    """How a running gateway does. A proxy from the environment cannot reach it."""
+    who = f"{gateway.base_url} (pid {gateway.pid}, version {gateway.version})"
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _AnyStatus())
+    url = f"{gateway.base_url.removesuffix('/v1')}/health"
+    try:
+        with opener.open(url, timeout=HEALTH_SECONDS) as response:
+            state = json.load(response)
+    except (OSError, ValueError):
+        fix = f"kill -9 {gateway.pid}"
+        return Finding("fault", f"{who} does not answer", "Nothing else can have its port.", fix)
+    if gateway.version != __version__:
+        why = "What was installed since then is not in use."
+        return Finding("fault", f"{who} is not {__version__}", why, _restart(gateway))
+    if state.get("status") != "ok":
+        why = f"It says: {state.get('error', {}).get('message', 'nothing more')}"
+        return Finding("note", f"{who} cannot serve now", why, _restart(gateway))
+    return Finding("ok", f"a gateway serves {who}")
+
+
+def _restart(gateway: Presence) -> str:
+    return f"kill {gateway.pid}; cursor-gateway serve --port {gateway.port}"
+
+
+class _AnyStatus(urllib.request.HTTPErrorProcessor):
+    """A gateway that is not well says so by 503, with the reason."""
+
+    def http_response(self, request: object, response: object) -> object:
+        return response
+
+
+def _listening_problem(host: str, number: int) -> str:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, number))
+            trial.listen()
+        except OSError as error:
+            return (error.strerror or "no reason given").lower()
+    return ""
+
+
+def _free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
+
+
+async def mcp_servers(bench: Bench) -> Sequence[Finding]:
+    bridge = Bridge(bench.settings, bench.env, bench.children)
+    bridge.start()
+    try:
+        await bridge.settled()
+        servers, warnings = bridge.state(), bridge.warnings
+    finally:
+        await bridge.close()
+    bad = [str(server["name"]) for server in servers if server["state"] != "connected"]
+    denied = ",".join((*bench.settings.mcp_deny, *bad))
+    leave_out = f"export CURSOR_GATEWAY_MCP_DENY={shlex.quote(denied)}"
+    found = [_warned(warning) for warning in warnings]
+    for server in servers:
+        if server["name"] in bad:
+            why = f"Its tools are missing. It stands in {server['file']}; this leaves it out."
+            found.append(Finding("fault", f"{server['name']}: {server['error']}", why, leave_out))
+        else:
+            words = f"{server['name']}: connected, {server['tools']} tools ({server['file']})"
+            found.append(Finding("ok", words))
+    return found or [Finding("ok", "none are configured")]
+
+
+def _warned(warning: str) -> Finding:
+    path = warning.partition(": ")[0]
+    is_named = "OPENCODE_CONFIG" in warning
+    fix = "unset OPENCODE_CONFIG" if is_named else f"{EDITOR} {shlex.quote(path)}"
+    return Finding("fault", warning, fix=fix)
+
+
+async def strays(bench: Bench) -> Sequence[Finding]:
+    pids = await asyncio.to_thread(process_tree.ownerless)
+    if not pids:
+        return [Finding("ok", "none")]
+    listed = " ".join(map(str, pids))
+    words = f"{len(pids)} processes of a gateway that is gone: {listed}"
+    return [Finding("fault", words, fix=f"kill {listed}")]
+
+
+async def clients(bench: Bench) -> Sequence[Finding]:
+    base_url = presence.base_url(bench.settings, bench.env)
+    found = (_client(client, base_url, bench) for client in CLIENTS.values())
+    return [finding for finding in found if finding] or [Finding("ok", "none is installed")]
+
+
+def _client(client: Client, base_url: str, bench: Bench) -> Finding | None:
+    path, env = client.config(bench.env), bench.env
+    if not path.exists() and not client.installed(env):
+        return None
+    where = setup.points(client, base_url, env)
+    ours = setup.is_set_up(client, env)
+    fix = f"cursor-gateway setup {client.name} --write"
+    if where == "here":
+        return Finding("ok", f"{client.title} points to {base_url} ({path})")
+    if where == "unreadable":
+        words = f"{client.title}: {path} cannot be read"
+        return Finding("fault", words, fix=f"{EDITOR} {shlex.quote(str(path))}")
+    if where == "elsewhere" and ours:
+        return Finding("fault", f"{client.title} does not point to {base_url} ({path})", fix=fix)
+    words = "points elsewhere" if where == "elsewhere" else "does not use the gateway"
+    return Finding("note", f"{client.title} {words} ({path})", fix=fix)
+
+
+def kept_results(env: Mapping[str, str], version: str) -> Path:
+    """Where the results of the probes of one version of the CLI are kept."""
+    return state_folder(env) / "doctor" / f"{re.sub(r'[^0-9A-Za-z.-]', '_', version)}.json"
+
+
+async def probed(bench: Bench) -> Sequence[Finding]:
+    version = await bench.agent.version()
+    try:
+        kept = json.loads(kept_results(bench.env, version).read_text())
+        verdicts = [(each["check"], each["verdict"]) for each in kept["findings"]]
+        at = kept["at"]
+    except (OSError, ValueError, KeyError, TypeError):
+        words = f"{version} was not probed with a model yet"
+        why = "Nobody knows how it holds calls, resumes chats and obeys; it costs some requests."
+        return [Finding("note", words, why, "cursor-gateway doctor --live")]
+    bad = [check for check, verdict in verdicts if verdict == "fault"]
+    if bad:
+        words = f"{version}, probed at {at}: {', '.join(bad)} went wrong"
+        return [Finding("note", words, "Another probe tells more.", "cursor-gateway doctor --live")]
+    return [Finding("ok", f"{version}, probed at {at}: all went well")]
+
+
+CHECKS = (
+    Check("versions", "Python and packages", "An older one may lack what is used.", versions),
+    Check(
+        "scratch",
+        "the scratch directory",
+        "Every request works in a directory of its own there.",
+        scratch,
+    ),
+    Check("agent", "cursor-agent", "No request can be answered without it.", agent, ("scratch",)),
+    Check(
+        "agent-version",
+        "its version",
+        "The gateway passes options that older versions do not know.",
+        agent_version,
+        ("agent",),
+    ),
+    Check(
+        "sign-in",
+        "the sign-in",
+        "Cursor answers nobody who is not signed in.",
+        sign_in,
+        ("agent",),
+    ),
+    Check("models", "the models", "Without a list only `auto` is known.", models, ("sign-in",)),
+    Check(
+        "config-race",
+        "traces of the config race",
+        "Agents that start together may stop each other; the gateway then starts them one by one.",
+        config_race,
+    ),
+    Check("port", "the port", "The gateway cannot listen there.", port),
+    Check(
+        "mcp",
+        "MCP servers, one by one",
+        "What it names is not offered to the models.",
+        mcp_servers,
+        ("scratch",),
+    ),
+    Check("strays", "strays of an earlier gateway", "They use memory, and your account.", strays),
+    Check("clients", "the clients' configurations", "It does not reach the gateway.", clients),
+    Check("probed", "what was probed before", "", probed, ("agent",)),
+)

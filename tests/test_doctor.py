@@ -1,0 +1,344 @@
+"""`cursor-gateway doctor`: faults are planted, found, and mended by the command that it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.agents import process_tree
+from cursor_gateway.presence import running
+from tests.conftest import FakeAgent, eventually
+from tests.http.test_life import gateway_process
+from tests.test_cli import run
+from tests.test_setup import OF_CLIENTS
+
+
+@pytest.fixture(autouse=True)
+def machine(fake: FakeAgent) -> None:
+    """A machine with nothing on it but the fake agent, the gateway and an editor."""
+    for name in [name for name in fake.env if OF_CLIENTS.match(name)]:
+        del fake.env[name]
+    folder = bin_folder(fake)
+    fake.env.update({"PATH": f"{folder}:/usr/bin:/bin", "PORT": str(free_port())})
+    fake.env.update({"EDITOR": "edits", "FIXED": "{}"})
+    program(fake, "edits", 'echo "$FIXED" > "$1"')
+    program(fake, "cursor-gateway", f'exec "{sys.executable}" -P -m cursor_gateway "$@"')
+
+
+def bin_folder(fake: FakeAgent) -> Path:
+    return fake.home.parent / "bin"
+
+
+def program(fake: FakeAgent, name: str, script: str) -> None:
+    path = bin_folder(fake) / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
+
+
+def config(fake: FakeAgent, name: str, text: str) -> Path:
+    path = Path(fake.env["XDG_CONFIG_HOME"]) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def examined(fake: FakeAgent, *words: str) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The faults by check, and all that was said."""
+    return said(run(fake, "doctor", "--json", *words))
+
+
+def examined_after(
+    fake: FakeAgent, *commands: str, words: str = ""
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The same in the shell of a person who first does what was printed."""
+    quiet = [f"{command} >/dev/null" for command in commands]
+    script = "\n".join([*quiet, f"cursor-gateway doctor --json {words}"])
+    done = subprocess.run(
+        ["sh", "-c", script], env=fake.env, capture_output=True, text=True, check=False, timeout=100
+    )
+    return said(done)
+
+
+def said(
+    done: subprocess.CompletedProcess[str],
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    report = json.loads(done.stdout)
+    faults = {each["check"]: each for each in report["findings"] if each["verdict"] == "fault"}
+    assert done.returncode == (0 if report["healthy"] else 1)
+    assert report["healthy"] is not bool(faults)
+    return faults, report
+
+
+# Faults that a person can have, and the check that finds each.
+
+
+def no_agent(fake: FakeAgent) -> None:
+    (bin_folder(fake) / "cursor-agent").rename(fake.home / "download")
+    program(
+        fake,
+        "curl",
+        f'test "$1" = https://cursor.com/install && echo "mkdir -p ~/.local/bin; '
+        f'mv {fake.home}/download ~/.local/bin/cursor-agent"',
+    )
+
+
+def wrong_executable(fake: FakeAgent) -> None:
+    fake.env["CURSOR_AGENT_EXECUTABLE"] = "/nowhere/cursor-agent"
+
+
+def wrong_key(fake: FakeAgent) -> None:
+    fake.sign_out()
+    fake.put("key", "crsr_right")
+    fake.env["CURSOR_API_KEY"] = "crsr_wrong"
+
+
+def wrong_endpoint(fake: FakeAgent) -> None:
+    fake.env["CURSOR_API_ENDPOINT"] = "https://nowhere.example.com"
+
+
+def old_agent(fake: FakeAgent) -> None:
+    fake.put("version", "2025.11.06-8fe8a63")
+
+
+def cursor_file(fake: FakeAgent, name: str, text: str) -> Path:
+    path = Path(fake.env["HOME"]) / ".cursor" / name
+    path.parent.mkdir()
+    path.write_text(text)
+    return path
+
+
+def broken_cli_config(fake: FakeAgent) -> None:
+    cursor_file(fake, "cli-config.json", '{"version": 1, "permi')
+
+
+def left_by_a_race(fake: FakeAgent) -> None:
+    os.utime(cursor_file(fake, "cli-config.json.tmp", "{}"), (0, 0))
+
+
+def no_scratch(fake: FakeAgent) -> None:
+    fake.env["TMPDIR"] = str(fake.home / "not there")
+
+
+def bad_mcp_servers(fake: FakeAgent) -> None:
+    servers = {name: {"type": "local", "command": ["/bin/false"]} for name in ("one", "two")}
+    config(fake, "opencode/opencode.json", json.dumps({"mcp": servers}))
+
+
+def bad_mcp_entry(fake: FakeAgent) -> None:
+    config(fake, "opencode/opencode.json", '{"mcp": {"one": {"type": "pigeon"}}}')
+
+
+def no_mcp_file(fake: FakeAgent) -> None:
+    fake.env["OPENCODE_CONFIG"] = "/nowhere/opencode.json"
+
+
+def client_elsewhere(fake: FakeAgent) -> None:
+    done = run(fake, "setup", "codex", "--write", "--url", "http://127.0.0.1:9/v1")
+    assert done.returncode == 0
+
+
+def unreadable_client(fake: FakeAgent) -> None:
+    path = Path(fake.env["HOME"]) / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text("model = ")
+    fake.env["FIXED"] = ""
+
+
+def misspelt_setting(fake: FakeAgent) -> None:
+    config(fake, "cursor-gateway/config.toml", "slotz = 4")
+    fake.env["FIXED"] = "slots = 4"
+
+
+def bad_variable(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_SLOTS"] = "many"
+
+
+def missing_settings(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_CONFIG"] = "/nowhere/config.toml"
+
+
+PLANTED: dict[Callable[[FakeAgent], None], tuple[str, str]] = {
+    no_agent: ("agent", "looked in "),
+    wrong_executable: ("agent", "/nowhere/cursor-agent"),
+    FakeAgent.sign_out: ("sign-in", "nobody is signed in"),
+    wrong_key: ("sign-in", "API key is invalid"),
+    wrong_endpoint: ("models", "ENOTFOUND"),
+    old_agent: ("agent-version", "2025.11.06-8fe8a63 is older"),
+    broken_cli_config: ("config-race", "cli-config.json is not JSON"),
+    left_by_a_race: ("config-race", "left by a start that failed"),
+    no_scratch: ("scratch", "TMPDIR names "),
+    bad_mcp_servers: ("mcp", "two: it exited with code 1"),
+    bad_mcp_entry: ("mcp", "mcp.one: `type` must be"),
+    no_mcp_file: ("mcp", "named by OPENCODE_CONFIG"),
+    client_elsewhere: ("clients", "Codex does not point to"),
+    unreadable_client: ("clients", "cannot be read"),
+    misspelt_setting: ("settings", "Did you mean 'slots'?"),
+    bad_variable: ("settings", "must be a whole number"),
+    missing_settings: ("settings", "There is no configuration file"),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_fault_is_found_and_what_is_printed_mends_it(
+    fake: FakeAgent, plant: Callable[[FakeAgent], None]
+) -> None:
+    plant(fake)
+    check, words = PLANTED[plant]
+    faults, _ = examined(fake)
+    assert list(faults) == [check]
+    assert words in faults[check]["what"] and faults[check]["why"]
+    assert examined_after(fake, faults[check]["fix"])[0] == {}
+
+
+async def test_a_port_that_is_taken_is_found_and_another_one_offered(fake: FakeAgent) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        fake.env["PORT"] = str(taken.getsockname()[1])
+        faults, _ = await asyncio.to_thread(examined, fake)
+        assert f"(pid {os.getpid()})" in faults["port"]["what"]
+        serve = faults["port"]["fix"]
+        gateway = await asyncio.create_subprocess_shell(
+            f"exec {serve}", env=fake.env, stderr=subprocess.DEVNULL
+        )
+        (presence,) = await eventually(lambda: running(fake.env))
+        faults, report = await asyncio.to_thread(examined, fake)
+        gateway.terminate()
+        await gateway.wait()
+    assert faults == {}
+    assert any(f"serves {presence.base_url}" in each["what"] for each in report["findings"])
+
+
+async def test_a_gateway_that_hangs_is_found(fake: FakeAgent) -> None:
+    async with gateway_process(fake) as (process, url):
+        process.send_signal(signal.SIGSTOP)
+        faults, _ = await asyncio.to_thread(examined, fake)
+        assert f"{url} (pid {process.pid}" in faults["port"]["what"]
+        assert faults["port"]["fix"] == f"kill -9 {process.pid}"
+        assert (await asyncio.to_thread(examined_after, fake, faults["port"]["fix"]))[0] == {}
+
+
+async def test_how_a_running_gateway_does_is_told(fake: FakeAgent) -> None:
+    fake.sign_out()
+    async with gateway_process(fake) as (process, _):
+        faults, report = await asyncio.to_thread(examined, fake)
+        (port,) = (each for each in report["findings"] if each["check"] == "port")
+        assert list(faults) == ["sign-in"] and "cursor-gateway login" in port["why"]
+        (file,) = (fake.home.parent / "runtime" / "cursor-gateway").iterdir()
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"version": "0.0.1"}))
+        faults, _ = await asyncio.to_thread(examined, fake)
+        assert "version 0.0.1) is not " in faults["port"]["what"]
+        assert faults["port"]["fix"].startswith(f"kill {process.pid}; cursor-gateway serve --port ")
+
+
+def test_strays_are_found(fake: FakeAgent) -> None:
+    stray = subprocess.Popen(["/bin/sleep", "600"], env={process_tree.MARK: "beef.1."})
+    try:
+        fault = examined(fake)[0]["strays"]
+        assert str(stray.pid) in fault["what"]
+        subprocess.run(fault["fix"], shell=True, check=False)
+        assert stray.wait() == -signal.SIGTERM
+    finally:
+        stray.kill()
+    assert "strays" not in examined(fake)[0]
+
+
+def test_agents_of_a_gateway_that_runs_are_no_strays(fake: FakeAgent) -> None:
+    agent = subprocess.Popen(["/bin/sleep", "600"], env={process_tree.MARK: "cafe.1."})
+    guardian = subprocess.Popen(
+        [sys.executable, "-I", "-S", process_tree.__file__, "cafe.", str(fake.home / "no")],
+        stdin=subprocess.PIPE,
+    )
+    assert agent.pid not in process_tree.ownerless()
+    guardian.communicate()  # which ends what it guards
+    assert agent.wait() == -signal.SIGKILL
+
+
+# What it says when all is well, and how.
+
+
+def files_of(fake: FakeAgent) -> Iterator[tuple[str, str]]:
+    for path in sorted(fake.home.parent.rglob("*")):
+        if path.is_file() and "calls" not in path.parts:
+            yield str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_healthy_machine_is_left_as_it_was(fake: FakeAgent) -> None:
+    cursor_file(fake, "cli-config.json", "{}")
+    before = list(files_of(fake))
+    faults, report = examined(fake)
+    assert faults == {} and list(files_of(fake)) == before
+    told = {each["check"]: each["what"] for each in report["findings"]}
+    assert told["sign-in"] == "as de…@example.com, by the browser"
+    assert told["agent"].startswith(str(bin_folder(fake) / "cursor-agent"))
+    assert told["agent-version"] == "2026.09.18-fake"
+    assert set(told) == {
+        *("versions", "scratch", "agent", "agent-version", "sign-in", "models", "config-race"),
+        *("port", "mcp", "strays", "clients", "probed"),
+    }
+
+
+def test_secrets_are_not_shown(fake: FakeAgent) -> None:
+    fake.env.update({"CURSOR_GATEWAY_API_KEY": "sesame", "CURSOR_API_KEY": "crsr_right"})
+    fake.env.update({"CURSOR_AGENT_EXECUTABLE": "/sesame/crsr_right"})
+    done = run(fake, "doctor")
+    assert "CURSOR_AGENT_EXECUTABLE names '/***/***'" in done.stdout
+    assert "sesame" not in done.stdout + done.stderr and "crsr" not in done.stdout + done.stderr
+
+
+def test_people_read_what_why_and_how(fake: FakeAgent) -> None:
+    fake.sign_out()
+    done = run(fake, "doctor")
+    assert done.returncode == 1
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    at = lines.index("fault   sign-in       nobody is signed in")
+    assert lines[at + 1] == "Cursor answers nobody who is not signed in."
+    assert lines[at + 2] == "$ cursor-gateway login"
+    assert "skipped models        not looked at before `sign-in` is mended" in lines
+    assert lines[-1] == "1 fault. Mend the first one first."
+    assert done.stderr == ""
+
+
+def test_a_terminal_shows_what_is_looked_at(fake: FakeAgent) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "cursor_gateway", "doctor"],
+        env=fake.env | {"TERM": "xterm"}, stderr=theirs, stdout=subprocess.DEVNULL,
+    ):  # fmt: skip
+        os.close(theirs)
+        shown = b""
+        while b"looking at the models" not in shown:
+            shown += os.read(ours, 4096)
+        try:
+            while os.read(ours, 4096):
+                pass
+        except OSError:
+            os.close(ours)
+
+
+def test_what_is_no_fault_is_a_note(fake: FakeAgent) -> None:
+    program(fake, "aider", "exit 0")
+    cursor_file(fake, "cli-config.json.bad", "{")
+    fake.put("version", "2027.01.01-abc")
+    faults, report = examined(fake)
+    notes = {each["check"]: each for each in report["findings"] if each["verdict"] == "note"}
+    assert faults == {} and set(notes) == {"agent-version", "config-race", "clients", "probed"}
+    assert notes["clients"]["fix"] == "cursor-gateway setup aider --write"

@@ -1,0 +1,129 @@
+"""`cursor-gateway doctor --live`: a model works, with the CLI as it should be and as it may be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import FakeAgent
+from tests.test_doctor import examined, examined_after, machine
+
+__all__ = ["machine"]
+
+QUICK = ("--live", "--hold", "0.2", "--hold", "6")
+
+RED = """[[relay:doctor_lookup {"key": "red"}]][[say-result]]"""
+# What a model does that understands what it is asked.
+HABITS = [
+    (r"one word and nothing else: (\S+)", r"[[text:\1]]"),
+    (r"with the key red", RED),
+    (
+        r"the keys red, green, blue",
+        """[[announce:doctor_lookup {"key": "red"}]][[announce:doctor_lookup {"key": "green"}]]"""
+        """[[relay:doctor_lookup {"key": "blue"}]][[say-results]]""",
+    ),
+    (r"Remember this word: (\S+)\..*Which word", r"[[text:\1]]"),
+    (
+        r"Create an empty file named (\S+)",
+        r"""[[rejected:shell {"command": "touch \1"}]][[act:touch \1]][[text:refused]]""",
+    ),
+]
+
+
+def think(fake: FakeAgent, **instead: str) -> None:
+    """Give the model its habits, some of them replaced by others."""
+    habits = [(pattern, instead.get(pattern.split()[-1], steps)) for pattern, steps in HABITS]
+    fake.put("habits.json", json.dumps(habits))
+
+
+def told(report: dict[str, Any]) -> dict[str, str]:
+    return {each["check"]: each["what"] for each in report["findings"]}
+
+
+def measured(report: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for each in report["findings"] for name, value in each["measured"].items()}
+
+
+def test_a_good_cli_passes_every_probe_and_the_results_are_kept(fake: FakeAgent) -> None:
+    think(fake)
+    faults, report = examined(fake, *QUICK)
+    assert faults == {}
+    said = told(report)
+    assert said["live-relay"] == "a tool was called over the relay, and the result came back"
+    assert said["live-parallel"] == "three calls came at once"
+    assert said["live-held"] == "a call was held for 6 s"
+    assert said["live-resume"] == "a finished chat goes on by `--resume`"
+    assert said["live-deny"] == "a tool of the agent's own was refused"
+    assert measured(report)["boots_before_stdin_ends"] in (True, False)
+    folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "doctor"
+    kept = json.loads((folder / "2026.09.18-fake.json").read_text())
+    assert {each["check"] for each in kept["findings"]} == {
+        *("live-answer", "live-start", "live-relay", "live-parallel", "live-ticket", "live-held"),
+        *("live-resume", "live-deny"),
+    }
+    assert told(examined(fake)[1])["probed"].endswith(": all went well")
+    fake.put("version", "2026.09.17-other")
+    assert "was not probed" in told(examined(fake)[1])["probed"]
+    assert fake.processes() == []
+
+
+def test_a_cli_that_gives_up_forgets_and_obeys_nobody_is_found_and_mended(
+    fake: FakeAgent,
+) -> None:
+    think(fake, red=f"[[patience:3]]{RED}")
+    fake.put("ignores-deny")
+    fake.put("no-resume", "99")
+    faults, _ = examined(fake, *QUICK)
+    assert set(faults) == {"live-held", "live-resume", "live-deny"}
+    assert faults["live-held"]["fix"] == "export CURSOR_GATEWAY_RELAY_HOLD=2"
+    assert "live-held" in told(examined(fake)[1])["probed"]
+    fixes = [fault["fix"] for fault in faults.values()]
+    faults, report = examined_after(fake, *fixes, words=" ".join(QUICK))
+    assert faults == {}
+    assert "gets a ticket after 2 s" in told(report)["live-held"]
+
+
+def test_a_cli_without_mcp_is_found_and_the_tools_go_by_text(fake: FakeAgent) -> None:
+    think(fake)
+    fake.put("no-mcp")
+    faults, report = examined(fake, *QUICK)
+    assert list(faults) == ["live-relay"]
+    assert "did not fetch the relay's tools" in faults["live-relay"]["what"]
+    assert told(report)["live-held"] == "not looked at before `live-relay` is mended"
+    faults, report = examined_after(fake, faults["live-relay"]["fix"], words=" ".join(QUICK))
+    assert faults == {}
+    assert "the relay is not used" in told(report)["live-relay"]
+
+
+ONE_BY_ONE = "".join(RED.replace("red", key) for key in ("red", "green", "blue"))
+
+
+@pytest.mark.parametrize(
+    ("habits", "words"),
+    [
+        ({"red": "[[text:Rather not]]"}, {"live-relay": "did not call the tool"}),
+        ({"red": f"{RED[:-14]}"}, {"live-relay": "did not reach the model"}),
+        (
+            {"red": f"[[impatient]]{RED}", "blue": ONE_BY_ONE},
+            {"live-ticket": "does not wait with", "live-parallel": "1 of 3 calls came at once"},
+        ),
+    ],
+)
+def test_what_the_model_does_otherwise_is_told(
+    fake: FakeAgent, habits: dict[str, str], words: dict[str, str]
+) -> None:
+    think(fake, **habits)
+    _, report = examined(fake, "--live", "--hold", "0.2")
+    for check, expected in words.items():
+        assert expected in told(report)[check]
+
+
+def test_a_model_that_is_not_there_is_told_and_nothing_more_is_tried(fake: FakeAgent) -> None:
+    fake.put("habits.json", json.dumps([("one word", "[[play:fail_unknown_model]]")]))
+    faults, _ = examined(fake, "--live", "--model", "gpt-99")
+    assert list(faults) == ["live-answer"]
+    assert faults["live-answer"]["fix"] == "cursor-gateway models"
+    assert len(fake.runs()) == 1
