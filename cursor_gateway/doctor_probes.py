@@ -118,8 +118,7 @@ class _Probes:
             await _listen(fresh.agent.start(order))
             cold = spares.state()["first_word_ms"]["cold"]
             spares.want(order)
-            while not spares.state()["spares"]:  # noqa: ASYNC110 - nobody tells when it is there
-                await asyncio.sleep(0.05)
+            # By then it is there and has started, or it has left again.
             await asyncio.sleep(min(max(HEAD_START[0], 2 * cold / 1000), HEAD_START[1]))
             await _listen(fresh.agent.start(order))
             state = spares.state()

@@ -11,7 +11,8 @@ keeps its chats, by directory, for `--resume`. `$FAKE_AGENT_DIR` is its home: th
 holds the signed-in address (none: signed out), `key` the only API key that is valid, `models.txt`
 replaces the list of models, `version` its version, `habits.json` says what the model does where
 there are no steps (patterns of prompts, and steps), `no-mcp` makes it a CLI without MCP,
-`ignores-deny` one that obeys nobody, and every start is recorded in `calls/`. `update` mends these.
+`no-waiting` one that leaves where there is no prompt, `ignores-deny` one that obeys nobody, and
+every start is recorded in `calls/`. `update` mends these.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import io
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -105,6 +107,8 @@ def main(argv: Sequence[str]) -> int:
             for vice in ("version", "no-mcp", "ignores-deny"):
                 (HOME / vice).unlink(missing_ok=True)
             return 0
+        if (HOME / "no-waiting").exists() and not select.select([0], [], [], 0.2)[0]:
+            return fail("Error: no prompt\n")
         prompt = " ".join(words) or demo.read_prompt()
         record(argv, prompt)
         return Run(options, prompt, out).go()

@@ -121,6 +121,14 @@ def test_what_the_model_does_otherwise_is_told(
         assert expected in told(report)[check]
 
 
+def test_a_cli_that_does_not_wait_for_its_prompt_is_told(fake: FakeAgent) -> None:
+    fake.put("no-waiting")
+    _, report = examined(fake, "--live", "--hold", "0.2")
+    (start,) = (each for each in report["findings"] if each["check"] == "live-start")
+    assert start["verdict"] == "note" and "did not stay" in start["what"]
+    assert start["fix"] == "export CURSOR_GATEWAY_WARM=0"
+
+
 def test_a_model_that_is_not_there_is_told_and_nothing_more_is_tried(fake: FakeAgent) -> None:
     fake.put("habits.json", json.dumps([("one word", "[[play:fail_unknown_model]]")]))
     faults, _ = examined(fake, "--live", "--model", "gpt-99")
