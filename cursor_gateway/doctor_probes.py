@@ -17,6 +17,7 @@ from cursor_gateway.agents.run import Chat, Order, Run, StartOver
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolResult, ToolSpec
 from cursor_gateway.core.events import AgentCall, Finished, RelayedCall, TextDelta
 from cursor_gateway.doctor import Bench, Check, Finding, Look
+from cursor_gateway.journal import Record
 
 PROBE_SECONDS = 60.0
 # A call is answered by a ticket, and the result comes when the agent has waited with it.
@@ -104,7 +105,7 @@ class _Probes:
         question = f"Answer with this one word and nothing else: {word}"
         async with _fresh(bench) as fresh:
             began = loop.time()
-            heard = await _listen(fresh.agent.start(self.order(question)))
+            heard = await _listen(fresh.agent.start(self.order(question), Record()))
             seconds = round(loop.time() - began, 1)
         if word not in heard.text:
             words = f"the model answered something else: {heard.text[:80]!r}"
@@ -115,12 +116,12 @@ class _Probes:
         order = self.order("Answer with the one word: ready")
         async with _fresh(bench, warm=1) as fresh:
             spares = fresh.agent.spares
-            await _listen(fresh.agent.start(order))
+            await _listen(fresh.agent.start(order, Record()))
             cold = spares.state()["first_word_ms"]["cold"]
             spares.want(order)
             # By then it is there and has started, or it has left again.
             await asyncio.sleep(min(max(HEAD_START[0], 2 * cold / 1000), HEAD_START[1]))
-            await _listen(fresh.agent.start(order))
+            await _listen(fresh.agent.start(order, Record()))
             state = spares.state()
         spare, early = state["first_word_ms"]["spare"], state["starts_before_prompt"]
         if spare is None:
@@ -202,7 +203,7 @@ class _Probes:
                 _answer(run, calls, words)
 
             order = self.order(question, tools=True, by_relay=True)
-            heard = await _listen(fresh.agent.start(order), reply)
+            heard = await _listen(fresh.agent.start(order, Record()), reply)
         measured: dict[str, float | bool] = {"calls_at_once": heard.most_at_once}
         if not all(word in heard.text for word in words.values()):
             text = f"{len(heard.calls)} of 3 calls were made, not all results reached the model"
@@ -220,11 +221,12 @@ class _Probes:
         first = f"Remember this word: {word}. Answer with the one word: remembered"
         second = "Which word did I ask you to remember? Answer with that word only."
         async with _fresh(bench) as fresh:
-            run = fresh.agent.start(self.order(first))
+            run = fresh.agent.start(self.order(first), Record())
             told = await _listen(run)
             chat = fresh.agent.keep(run)
             try:
-                heard = await _listen(fresh.agent.start(self._resumed(chat, first, told, second)))
+                again = self._resumed(chat, first, told, second)
+                heard = await _listen(fresh.agent.start(again, Record()))
             except StartOver:
                 heard = _Heard("")
         if word in heard.text:
@@ -254,13 +256,13 @@ class _Probes:
             _answer(run, calls, {})
 
         async with _fresh(bench) as fresh:
-            run = fresh.agent.start(self.order(question, tools=True, by_relay=by_relay))
+            run = fresh.agent.start(self.order(question, tools=True, by_relay=by_relay), Record())
             heard = await _listen(run, reply)
             return heard.acted, (run.workspace.path / DENIED_FILE).exists()
 
     def _lookup(self, bench: Bench) -> Run:
         question = f"Call {LOOKUP.name} with the key red. Then answer with the word that it tells."
-        return bench.agent.start(self.order(question, tools=True, by_relay=True))
+        return bench.agent.start(self.order(question, tools=True, by_relay=True), Record())
 
     def _resumed(self, chat: Chat, first: str, told: _Heard, second: str) -> Order:
         return replace(self.order(first, told.text, second), chat=chat, known=2)
