@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +10,18 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from cursor_gateway.errors import InvalidJson, InvalidRequest
+from cursor_gateway.errors import BodyTooSlow, InvalidJson, InvalidRequest
+
+# Enough for the largest body over a poor line; who needs longer holds a connection for nothing.
+BODY_SECONDS = 120.0
 
 
 async def read_json(request: web.Request) -> Mapping[str, Any]:
     try:
-        data = await request.read()
+        async with asyncio.timeout(BODY_SECONDS):
+            data = await request.read()
+    except TimeoutError:
+        raise BodyTooSlow(f"The body did not come within {BODY_SECONDS:g} seconds.") from None
     except web.RequestPayloadError:
         raise InvalidRequest("The body is not in the encoding that it names.") from None
     try:

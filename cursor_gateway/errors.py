@@ -124,6 +124,11 @@ class BodyTooLarge(InvalidRequest):
     hint = "Raise the setting `max_body_mb` if this is intended."
 
 
+class BodyTooSlow(InvalidRequest):
+    status = 408
+    code = "body_too_slow"
+
+
 class RouteNotFound(InvalidRequest):
     status = 404
     code = "route_not_found"

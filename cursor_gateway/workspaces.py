@@ -25,9 +25,10 @@ class Workspace:
         """Write a file of our own. An agent that worked here may have left a link in its place,
         which must not lead us out."""
         file = self.scratch / name
-        if file.parent.is_symlink() or not file.parent.is_dir():
-            file.parent.unlink(missing_ok=True)
-            file.parent.mkdir()
+        for folder in (self.scratch, file.parent):
+            if folder.is_symlink() or not folder.is_dir():
+                folder.unlink(missing_ok=True)
+                folder.mkdir(mode=0o700)
         file.unlink(missing_ok=True)
         with file.open("xb") as created:
             created.write(data)
@@ -59,5 +60,10 @@ class Workspaces:
         return Workspace(chosen or scratch, scratch)
 
     def release(self, workspace: Workspace) -> None:
-        shutil.rmtree(workspace.scratch, ignore_errors=True)
-        self._taken.discard(int(workspace.scratch.name.removeprefix("run-")))
+        """Remove it. What an agent made so that it cannot be removed keeps its number."""
+        scratch = workspace.scratch
+        if scratch.is_symlink():
+            scratch.unlink()
+        shutil.rmtree(scratch, ignore_errors=True)
+        if not scratch.exists():
+            self._taken.discard(int(scratch.name.removeprefix("run-")))

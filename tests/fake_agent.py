@@ -468,6 +468,13 @@ class Run:
         if "Shell(*)" not in permissions()["deny"] or (HOME / "ignores-deny").exists():
             subprocess.run(command, shell=True, check=False)
 
+    def do_sh(self, command: str) -> None:
+        """What a tool of the agent's own does, whatever the permissions say."""
+        subprocess.run(command, shell=True, check=False)
+
+    def do_session(self, name: str) -> None:
+        self.emitter.session_id = name
+
     def do_touch(self, name: str) -> None:
         (HOME / name).touch()
 

@@ -36,6 +36,10 @@ _RESULT = b'{"type":"result"'
 _NOISE_LINES = 50
 _NOISE_LINE_BYTES = 2000
 
+# A session becomes an argument (`--resume`) and a file name: what could be a flag or a path
+# is none.
+_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
 # Some transport failures reach print mode as an ordinary answer that consists of the error.
 _ERROR_AS_ANSWER = re.compile(r"Error: (?:Retriable|ActionRequired|NonRetriable)Error: ")
 
@@ -130,7 +134,8 @@ class AgentStream:
             self._text.close(events)
             events.append(Finished("stop", _usage(event.get("usage"))))
         elif kind == "system" and event.get("subtype") == "init":
-            self.session_id = _string(event.get("session_id"))
+            session = _string(event.get("session_id"))
+            self.session_id = session if _SESSION.fullmatch(session) else ""
             self._workspace = _string(event.get("cwd"))
 
     def _let_go(self, events: list[Event]) -> None:
