@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers bench bench-parsing docs golden check clean
+.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers chaos bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -16,6 +16,7 @@ help:
 	@echo "make mcp-servers  run real MCP servers from npm behind the bridge"
 	@echo "make bench     measure the gateway against the floor of its stack (needs a C compiler)"
 	@echo "make bench-parsing  show that parsing takes linear time"
+	@echo "make chaos     everything goes wrong at once; what must hold is checked from outside"
 	@echo "make docs      write the generated pages of docs/ anew"
 	@echo "make golden    write the golden frames of tests/golden/ anew; read the diff"
 	@echo "make clean     remove what was built"
@@ -94,6 +95,10 @@ mcp-servers: $(VENV)/.installed-dev $(MCP_SERVERS)/.installed
 # Writes its figures to docs/measurements.md.
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks
+
+# `make chaos SEED=5` repeats the choices of a run.
+chaos: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.chaos $(if $(SEED),--seed $(SEED))
 
 bench-parsing: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.parsing

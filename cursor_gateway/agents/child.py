@@ -286,6 +286,8 @@ class Children:
     ) -> Child:
         child = self._spawn(argv, env, cwd, stdout, hear=lambda data: None)
         self._alive.add(child)
+        # What it leaves behind is ours from this moment, and shall be known before anything else.
+        child.exited.add_done_callback(lambda _: self._find_orphans())
         return child
 
     def spawn_resident(
@@ -330,7 +332,7 @@ class Children:
         await asyncio.gather(*(child.stop(grace=grace) for child in everyone))
         self._alive.clear()
         self._residents.clear()
-        self._end_orphans()
+        await self._end_orphans()
         shutil.rmtree(self.scratch, ignore_errors=True)
         await asyncio.to_thread(self._dismiss_guardian)
 
@@ -345,21 +347,33 @@ class Children:
             await child.stop(patience)
             self._alive.discard(child)
             self._residents.discard(child)
-            self._end_orphans()
+            await self._end_orphans()
         finally:
             then()
 
-    def _end_orphans(self) -> None:
+    async def _end_orphans(self) -> None:
+        """End those whose agent is gone, and wait for their end: else they stay as zombies."""
+        self._find_orphans()
+        ownerless = {o for o, owners in self._orphans.items() if not owners & self._alive}
+        process_tree.signal_all(ownerless, signal.SIGKILL)
+        for _ in range(SWEEPS):
+            process_tree.reap(self._orphans)
+            if not process_tree.still_alive(ownerless):
+                break
+            await asyncio.sleep(SWEEP_INTERVAL)
+        process_tree.reap(ownerless)
+
+    def _find_orphans(self) -> None:
+        """Note who is new among them, and tell the guardian: once we are gone, nothing shows that
+        they were ours."""
         if not self._owns_process:
             return
         known = {child.pid for child in self._alive | self._residents} | {self._guardian.pid}
         found = process_tree.strangers(known)
         for resident in self._residents:
             found -= resident.family()
+        process_tree.tell_guardian(self._guardian, found - self._orphans.keys())
         self._orphans = {orphan: self._orphans.get(orphan, set(self._alive)) for orphan in found}
-        ownerless = [orphan for orphan, owners in self._orphans.items() if not owners & self._alive]
-        process_tree.signal_all(ownerless, signal.SIGKILL)
-        process_tree.reap(found)
 
     def _dismiss_guardian(self) -> None:
         assert self._guardian.stdin is not None

@@ -170,19 +170,40 @@ def _marked_by_ps(mark: str) -> list[int]:
     return [int(line.split()[0]) for line in listing.splitlines() if wanted in line]
 
 
+def tell_guardian(guardian: subprocess.Popen[bytes], orphans: Iterable[Process]) -> None:
+    assert guardian.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        for orphan in orphans:
+            guardian.stdin.write(f"{orphan.pid} {orphan.started}\n".encode())
+        guardian.stdin.flush()
+
+
 def guard(mark: str, scratch: Path) -> None:
-    """Wait for the gateway's end, then clear up behind it. A clean end leaves nothing to do."""
+    """Wait for the gateway's end, then clear up behind it. A clean end leaves nothing to do.
+
+    Until then it is told which processes without a mark were left to the gateway.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    while os.read(0, 4096):
-        pass
+    told = bytearray()
+    while data := os.read(0, 4096):
+        told += data
+    orphans = {Process(int(pid), started) for pid, started in map(str.split, _lines(told))}
     deadline = time.monotonic() + _GUARDIAN_SECONDS
-    while (left := marked(mark)) and time.monotonic() < deadline:
+    while (left := [*marked(mark), *_pids(still_alive(orphans))]) and time.monotonic() < deadline:
         # With their descendants, which need not carry the mark, and from the root down, so that
         # none is told of the death of another.
         signal_all(_alive(_with_descendants(left)), signal.SIGKILL)
         time.sleep(0.05)
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _lines(text: bytearray) -> list[str]:
+    return text.decode().splitlines()
+
+
+def _pids(processes: Iterable[Process]) -> list[int]:
+    return [process.pid for process in processes]
 
 
 if __name__ == "__main__":

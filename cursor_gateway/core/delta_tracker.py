@@ -39,6 +39,7 @@ class DeltaTracker:
         self._said = io.StringIO()
         self._length = 0
         self._flushed = 0
+        self._pending_units = 0
         self._held = ""
 
     def feed(self, event: Mapping[str, Any]) -> str:
@@ -61,19 +62,17 @@ class DeltaTracker:
 
     @property
     def text(self) -> str:
-        return self._said.getvalue()
+        return _joined(self._said.getvalue())
 
     def _assistant(self, event: Mapping[str, Any]) -> str:
         text = _text_of(event)
         if self._partial:
             if "timestamp_ms" not in event or event.get("model_call_id"):
                 return self._flush(text) if text else ""
-            if len(text) == self._length - self._flushed and text == self._pending():
+            if _units(text) == self._pending_units and text == self._pending():
                 self._held = text
                 return ""
-        self._said.write(text)
-        self._length += len(text)
-        return text
+        return self._emit(text)
 
     def _settle(self, next_kind: str) -> str:
         held, self._held = self._held, ""
@@ -85,6 +84,7 @@ class DeltaTracker:
     def _flush(self, text: str) -> str:
         """The whole buffer again; what we lack of it (older CLIs send no deltas) is new."""
         pending = self._pending()
+        self._forget_pending()
         added = self._emit(text[len(pending) :]) if text.startswith(pending) else ""
         self._forget_pending()
         return added
@@ -98,13 +98,28 @@ class DeltaTracker:
     def _emit(self, text: str) -> str:
         self._said.write(text)
         self._length += len(text)
+        self._pending_units += _units(text)
         return text
 
     def _pending(self) -> str:
-        return self.text[self._flushed :]
+        return _joined(self._said.getvalue()[self._flushed :])
 
     def _forget_pending(self) -> None:
         self._flushed = self._length
+        self._pending_units = 0
+
+
+def _joined(text: str) -> str:
+    """As the CLI joins it: it counts in UTF-16, so a character may be cut between two deltas and
+    whole in their repetition."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def _units(text: str) -> int:
+    """Its length as the CLI counts it."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _text_of(event: Mapping[str, Any]) -> str:

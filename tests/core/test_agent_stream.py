@@ -303,3 +303,23 @@ def test_the_clis_own_word_of_failure_is_kept() -> None:
     assert isinstance(stream.failure, CursorUnreachable)
     _, stream = feed([lines({"type": "error"})], True)
     assert isinstance(stream.failure, AgentFailed)
+
+
+@pytest.mark.parametrize("flush", ["query", "retry", "tool", "end"])
+def test_a_character_that_is_cut_in_deltas_and_whole_in_their_repetition_comes_once(
+    flush: str,
+) -> None:
+    out = io.StringIO()
+    emitter = Emitter(out, partial=True)
+    emitter.init("/x", "hi")
+    for piece in ("Look ", "\ud83d", "\udc4d", "!"):
+        emitter.text(piece)
+    if flush == "query":
+        emitter.interaction_query("webFetch", {})
+    elif flush == "retry":
+        emitter.retry()
+    elif flush == "tool":
+        emitter.tool_call("read", {}, {"success": {}})
+    emitter.text(" Bye.")
+    emitter.result()
+    assert text(feed([out.getvalue().encode()], True)[0]) == "Look 👍! Bye."

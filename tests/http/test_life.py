@@ -297,6 +297,32 @@ async def test_a_grandchild_without_any_mark_dies_with_a_killed_gateway(fake: Fa
         await eventually(lambda: not _is_alive(fake))
 
 
+async def test_an_orphan_that_outlived_its_agent_dies_with_a_killed_gateway(
+    fake: FakeAgent,
+) -> None:
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[text:one]][[hang]]") as running,
+    ):
+        await anext(frames_of(running))
+        async with streaming(url, "[[stranger]][[text:two]]") as other:
+            await other.read()
+        await eventually(lambda: len(fake.processes()) == 1)
+        assert _is_alive(fake)
+        process.kill()
+        await process.wait()
+        await eventually(lambda: not _is_alive(fake))
+
+
+async def test_an_orphan_that_was_ended_does_not_stay_as_a_zombie(fake: FakeAgent) -> None:
+    async with gateway_process(fake) as (process, url):
+        listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        await eventually(lambda: len(listing.read_text().split()) == 1, "only the guardian")
+        async with streaming(url, "[[stranger]][[text:one]]") as response:
+            await response.read()
+        await eventually(lambda: len(listing.read_text().split()) == 1, "a zombie is left")
+
+
 async def test_result_ends_the_answer_even_without_its_newline(
     client: Client, fake: FakeAgent
 ) -> None:

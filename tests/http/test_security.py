@@ -476,7 +476,7 @@ async def test_no_secret_shows_on_any_path(
             async with client.session.post(
                 client.url(path), json=body, headers=client.headers
             ) as response:
-                return await response.text()
+                return str(await response.text())
 
         talk = Dialogue(client)
         await talk.say(
