@@ -305,7 +305,7 @@ async def test_an_orphan_that_outlived_its_agent_dies_with_a_killed_gateway(
         streaming(url, "[[text:one]][[hang]]") as running,
     ):
         await anext(frames_of(running))
-        async with streaming(url, "[[stranger]][[text:two]]") as other:
+        async with streaming(url, "[[stranger]][[exit:1]]") as other:
             await other.read()
         await eventually(lambda: len(fake.processes()) == 1)
         assert _is_alive(fake)
@@ -318,7 +318,7 @@ async def test_an_orphan_that_was_ended_does_not_stay_as_a_zombie(fake: FakeAgen
     async with gateway_process(fake) as (process, url):
         listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         await eventually(lambda: len(listing.read_text().split()) == 1, "only the guardian")
-        async with streaming(url, "[[stranger]][[text:one]]") as response:
+        async with streaming(url, "[[stranger]][[exit:1]]") as response:
             await response.read()
         await eventually(lambda: len(listing.read_text().split()) == 1, "a zombie is left")
 
