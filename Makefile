@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers chaos bench bench-parsing docs golden check clean
+.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers chaos fuzz bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench     measure the gateway against the floor of its stack (needs a C compiler)"
 	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make chaos     everything goes wrong at once; what must hold is checked from outside"
+	@echo "make fuzz      nearly right requests, agents, files and calls for every parser"
 	@echo "make docs      write the generated pages of docs/ anew"
 	@echo "make golden    write the golden frames of tests/golden/ anew; read the diff"
 	@echo "make clean     remove what was built"
@@ -99,6 +100,11 @@ bench: $(VENV)/.installed-dev
 # `make chaos SEED=5` repeats the choices of a run.
 chaos: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.chaos $(if $(SEED),--seed $(SEED))
+
+# Until it has tried so many values of each kind; with atheris installed, as many by coverage.
+EXAMPLES ?= 20000
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.fuzz --examples $(EXAMPLES)
 
 bench-parsing: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.parsing

@@ -356,12 +356,13 @@ async def at_rest(round_: Round) -> dict[str, int]:
     served, health = round_.served, dict[str, Any]()
     deadline = time.monotonic() + 30
 
-    async def is_quiet() -> bool:
+    async def is_quiet() -> Any:
         health.update(await served.health(round_.session))
         slots, sessions = health["slots"], health["sessions"]
         busy = slots["busy"] + slots["waiting"] + sessions["parked"] + sessions["chats"]
-        # One of its children is the guardian; an agent in reserve is a child, too.
-        return not busy and len(served.children()) <= 1 + health["warm"]["spares"]
+        # One of its children is the guardian. An agent in reserve is a child, too, and may keep
+        # orphans alive, of which nobody can say that they are not its own.
+        return not busy and (health["warm"]["spares"] or len(served.children()) == 1)
 
     while not await is_quiet():
         if time.monotonic() > deadline:

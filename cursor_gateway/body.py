@@ -24,6 +24,10 @@ async def read_json(request: web.Request) -> Mapping[str, Any]:
         raise BodyTooSlow(f"The body did not come within {BODY_SECONDS:g} seconds.") from None
     except web.RequestPayloadError:
         raise InvalidRequest("The body is not in the encoding that it names.") from None
+    return parse_body(data)
+
+
+def parse_body(data: bytes) -> Mapping[str, Any]:
     try:
         body = orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -346,8 +346,8 @@ def _refusal(rpc_id: object, code: int, words: str, status: int = 200) -> web.Re
 
 
 def _json(body: Json, status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
+    return web.Response(text=to_json(body), status=status, content_type="application/json")
 
 
 async def _write(response: web.StreamResponse, message: Json) -> None:
-    await response.write(b"event: message\ndata: " + orjson.dumps(message) + b"\n\n")
+    await response.write(f"event: message\ndata: {to_json(message)}\n\n".encode())

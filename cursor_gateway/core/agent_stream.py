@@ -33,6 +33,8 @@ from cursor_gateway.core.line_buffer import LineBuffer
 from cursor_gateway.errors import GatewayError
 
 _RESULT = b'{"type":"result"'
+# No clients' numbers hold more.
+_ABSURD = 2**52
 _NOISE_LINES = 50
 _NOISE_LINE_BYTES = 2000
 
@@ -247,7 +249,7 @@ def _usage(usage: object) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     read, written, fresh, output = (
-        count if isinstance(count := usage.get(name), int) else 0
+        count if isinstance(count := usage.get(name), int) and 0 <= count < _ABSURD else 0
         for name in ("cacheReadTokens", "cacheWriteTokens", "inputTokens", "outputTokens")
     )
     # The CLI counts cached input beside `inputTokens`; OpenAI counts it inside.

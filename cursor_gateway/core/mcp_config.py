@@ -22,6 +22,8 @@ _REMOTE_TYPES: Mapping[str, Transport] = {
     "streamableHttp": "http",
     "sse": "sse",
 }
+# Ten years: what is longer is no time-out, and may be no number that can be counted with.
+_LONGEST_MS = 10 * 365 * 86_400_000
 _LOCAL_TYPES = frozenset({"local", "stdio"})
 
 
@@ -136,6 +138,8 @@ def parse(
                 warnings += [entry.warning(missing) for missing in substitution.missing()]
         except _Bad as bad:
             warnings.append(entry.warning(str(bad)))
+        except RecursionError:
+            warnings.append(entry.warning("it is nested too deeply"))
     return Configured(tuple(servers), tuple(warnings))
 
 
@@ -184,6 +188,8 @@ def _is_enabled(fields: Mapping[str, Any]) -> bool:
 def _server(entry: _Entry, fields: Mapping[str, Any]) -> Server:
     kind = fields.get("type", "remote" if "url" in fields else "local")
     name, origin, timeout = entry.name, entry.file.path, _timeout(fields.get("timeout"))
+    if not isinstance(kind, str):
+        raise _Bad("`type` must be `local` or `remote`")
     if kind in _REMOTE_TYPES:
         url = fields.get("url")
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
@@ -230,7 +236,9 @@ def _timeout(value: object) -> float | None:
         value = value.get("request")
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Bad("`timeout` must be a number of milliseconds")
+    if not 0 < value < _LONGEST_MS:
         raise _Bad("`timeout` must be a number of milliseconds")
     return value / 1000
 
@@ -283,8 +291,9 @@ class _Substitution:
         return value or ""
 
 
-_STRING = r'"(?:\\.|[^"\\])*"'
-_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+# What does not end runs to the end of the text: else each beginning would be searched for its own.
+_STRING = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
+_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
 
 

@@ -14,6 +14,7 @@ AUTO = "auto"
 
 CLAUDE_FAMILIES = ("opus", "sonnet", "haiku", "fable")
 
+_LONGEST_NAME = 300
 # What may stand behind `--model`. A leading dash would be read as a flag.
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/\[\]=,@+-]{0,199}")
 
@@ -31,6 +32,8 @@ def resolve(wanted: str, models: tuple[Model, ...], aliases: Mapping[str, str]) 
     provider that many clients put in front (`cursor/auto`). A Claude model that the account does
     not have stands for one of its own family that it has: Claude Code asks by names of its own.
     """
+    if len(wanted) > _LONGEST_NAME:
+        raise ModelNotFound(_unknown(wanted, [AUTO]), param="model")
     by_id = {model.id: model.id for model in models} | {AUTO: AUTO}
     by_name = {model.name.casefold(): model.id for model in models}
     candidates = [wanted]

@@ -25,6 +25,8 @@ from cursor_gateway.dialects.fields import (
 )
 from cursor_gateway.errors import InvalidRequest, MissingMessages, UnsupportedParameter
 
+# Far beyond what a model can choose from; a million of them would hold up everybody else.
+MAX_TOOLS = 5000
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 # A model's own thoughts and what a provider's own tools did, replayed by the client. The next turn
 # does not need them.
@@ -127,7 +129,13 @@ def parse_tools(listed: Iterable[object]) -> tuple[ToolSpec, ...]:
     """The client's tools, in each of the forms that clients use. Types that we cannot offer (a
     provider's own search, say) are left out; the client does not expect to execute them."""
     specs = (_tool(tool) for tool in listed if isinstance(tool, dict))
-    return tuple({spec.name: spec for spec in specs if spec is not None}.values())
+    return not_too_many(tuple({spec.name: spec for spec in specs if spec is not None}.values()))
+
+
+def not_too_many(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+    if len(tools) > MAX_TOOLS:
+        raise InvalidRequest(f"`tools` may hold {MAX_TOOLS} tools.", param="tools")
+    return tools
 
 
 def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:

@@ -18,7 +18,7 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.dialects.content import parse_content, parse_tools, shown
+from cursor_gateway.dialects.content import not_too_many, parse_content, parse_tools, shown
 from cursor_gateway.dialects.fields import expect_list, expect_object, expect_string
 from cursor_gateway.errors import InvalidRequest
 
@@ -118,7 +118,7 @@ def parse_response_tools(listed: list[Any]) -> tuple[tuple[ToolSpec, ...], dict[
             described = spec.description + _grammar(tool.get("format"))
             specs.append(ToolSpec(name, described, _FREE_TEXT if is_custom else spec.schema))
             origins[name] = Origin(spec.name, namespace, is_custom)
-    return tuple(specs), origins
+    return not_too_many(tuple(specs)), origins
 
 
 def _grammar(form: object) -> str:

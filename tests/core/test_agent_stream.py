@@ -323,3 +323,10 @@ def test_a_character_that_is_cut_in_deltas_and_whole_in_their_repetition_comes_o
     emitter.text(" Bye.")
     emitter.result()
     assert text(feed([out.getvalue().encode()], True)[0]) == "Look 👍! Bye."
+
+
+@pytest.mark.parametrize("count", [2**63 - 1, -1, "5", None, 1.5])
+def test_a_count_that_is_none_counts_nothing(count: object) -> None:
+    usage = {"inputTokens": count, "cacheReadTokens": 2**63 - 1, "outputTokens": 3}
+    events, _ = feed([lines(result("x", usage=usage))], True)
+    assert events[-1] == Finished("stop", Usage(0, 3, 0))

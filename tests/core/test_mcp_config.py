@@ -216,3 +216,26 @@ def test_allow_and_deny(
     selection = Selection(allow, deny)
     assert selection.allows(server, tool) is allowed
     assert selection.wants(server) is wanted
+
+
+@pytest.mark.parametrize("timeout", [10**400, float("inf"), float("nan"), -1, True, "1"])
+def test_a_timeout_that_is_no_time_costs_its_entry(timeout: object) -> None:
+    assert "`timeout` must be" in warning({"command": ["x"], "timeout": timeout})
+
+
+@pytest.mark.parametrize("kind", [[], {}, 1])
+def test_a_type_that_is_no_text_costs_its_entry(kind: object) -> None:
+    assert "`type` must be" in warning({"command": ["x"], "type": kind})
+
+
+def test_an_entry_that_is_nested_too_deeply_costs_itself() -> None:
+    deep = '{"a":' * 900 + "1" + "}" * 900
+    entries = {"good": {"command": ["x"]}, "it": {"command": ["x"], "more": "deep"}}
+    result = configured(json.dumps({"mcp": entries}).replace('"deep"', deep))
+    assert [each.name for each in result.servers] == ["good"]
+    assert "nested too deeply" in result.warnings[0]
+
+
+@pytest.mark.parametrize("text", ["/* never ends", '{"never ends', '{"never ends\\'])
+def test_what_does_not_end_is_not_valid(text: str) -> None:
+    assert "not valid JSON" in configured(text).warnings[0]

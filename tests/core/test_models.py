@@ -83,3 +83,8 @@ def test_what_could_be_a_flag_is_no_model(model: str) -> None:
 
 def test_parameters_in_brackets_are_part_of_an_id() -> None:
     assert checked("claude-opus-4-8[context=1m,effort=high]")
+
+
+def test_a_name_of_great_length_is_not_looked_up_at_length() -> None:
+    with pytest.raises(ModelNotFound, match=r"There is no model '/+…'"):
+        resolve("/" * 1_000_000, MODELS, {})

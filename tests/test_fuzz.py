@@ -1,0 +1,44 @@
+"""`make fuzz` in short: what strangers write is accepted, or refused by name, in linear time."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import fuzz
+from cursor_gateway.dialects import DIALECTS, Dialect, completions
+from cursor_gateway.errors import InvalidRequest
+
+
+@pytest.mark.parametrize("name", fuzz.TARGETS)
+def test_whatever_comes_is_read_or_refused_by_name(name: str) -> None:
+    fuzz.fuzz(name, 300)
+
+
+def test_whatever_an_agents_mcp_client_says_is_answered() -> None:
+    fuzz.fuzz_relay(100)
+
+
+def test_what_is_large_in_one_way_takes_linear_time() -> None:
+    """Four times the size may take four times as long; sixteen times would be quadratic."""
+    slow = {
+        name: times
+        for name, times in fuzz.growth(50_000).items()
+        if times[1] > 0.05 and times[1] > 9 * times[0]
+    }
+    assert slow == {}
+
+
+@pytest.mark.parametrize("dialect", [each for each in DIALECTS if each is not completions])
+def test_a_million_tools_are_refused(dialect: Dialect) -> None:
+    tools = [{"name": f"t{number}", "type": "function"} for number in range(1_000_000)]
+    body = {"model": "auto", "max_tokens": 1, "input": "hi", "tools": tools}
+    with pytest.raises(InvalidRequest, match="may hold 5000"):
+        dialect.parse(body | {"messages": [{"role": "user", "content": "hi"}]})
+
+
+@pytest.mark.parametrize("message", ["@200@", [], {"a": 1}])
+def test_an_id_that_is_no_id_is_refused(message: object) -> None:
+    relay = fuzz.FuzzedRelay()
+    relay.read({"id": message, "method": "tools/call", "params": {"name": "bash"}})
+    relay.read({"id": 1, "method": "tools/list"})
+    relay.close()
