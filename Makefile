@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers chaos fuzz bench bench-parsing docs golden check clean
+.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers chaos fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make chaos     everything goes wrong at once; what must hold is checked from outside"
 	@echo "make fuzz      nearly right requests, agents, files and calls for every parser"
+	@echo "make soak      many requests and slow streams; nothing may grow"
 	@echo "make docs      write the generated pages of docs/ anew"
 	@echo "make golden    write the golden frames of tests/golden/ anew; read the diff"
 	@echo "make clean     remove what was built"
@@ -105,6 +106,11 @@ chaos: $(VENV)/.installed-dev
 EXAMPLES ?= 20000
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.fuzz --examples $(EXAMPLES)
+
+REQUESTS ?= 20000
+STREAMS ?= 200
+soak: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.soak --requests $(REQUESTS) --streams $(STREAMS)
 
 bench-parsing: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.parsing
