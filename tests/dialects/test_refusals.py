@@ -29,6 +29,7 @@ def picture(url: str) -> dict[str, Any]:
         ({"response_format": {"type": "xml"}}, "text, json_object or json_schema"),
         ({"model": " "}, "must not be empty"),
         ({"stop": ["x"] * 1000}, "may hold"),
+        ({"tools": [{"name": str(n), "input_schema": {}} for n in range(5001)]}, "5000 tools"),
     ],
 )
 def test_a_field_that_cannot_be_honoured_is_named(change: dict[str, Any], words: str) -> None:
