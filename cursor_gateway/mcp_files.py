@@ -22,7 +22,7 @@ def read_configuration(settings: Settings, env: Mapping[str, str]) -> Configured
         try:
             files.append(ConfigFile(str(path), _own_text(path), is_opencode))
         except FileNotFoundError:
-            if str(path) == env.get("OPENCODE_CONFIG"):
+            if path == Path(env.get("OPENCODE_CONFIG") or "/"):
                 warnings.append(f"{path}: named by OPENCODE_CONFIG, but not there")
         except NotADirectoryError:
             continue

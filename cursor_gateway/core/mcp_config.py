@@ -112,9 +112,12 @@ class _Entry:
     section: str
     name: str
     fields: dict[str, Any]
+    # Another file that changes some of its fields.
+    changed_in: str = ""
 
     def warning(self, what: str) -> str:
-        return f"{self.file.path}: {self.section}.{self.name}: {what}"
+        also = f" (changed in {self.changed_in})" if self.changed_in else ""
+        return f"{self.file.path}: {self.section}.{self.name}{also}: {what}"
 
 
 def parse(
@@ -178,11 +181,15 @@ def _overriding(entry: _Entry, earlier: _Entry | None) -> _Entry:
     """A project may switch a server of the user's on or off without describing it again."""
     if earlier is None or entry.fields.keys() & {"command", "url"}:
         return entry
-    return _Entry(earlier.file, earlier.section, entry.name, earlier.fields | entry.fields)
+    fields = earlier.fields | entry.fields
+    return _Entry(earlier.file, earlier.section, entry.name, fields, entry.file.path)
 
 
 def _is_enabled(fields: Mapping[str, Any]) -> bool:
-    return fields.get("enabled") is not False and fields.get("disabled") is not True
+    enabled, disabled = fields.get("enabled", True), fields.get("disabled", False)
+    if not isinstance(enabled, bool) or not isinstance(disabled, bool):
+        raise _Bad("`enabled` must be true or false")
+    return enabled and not disabled
 
 
 def _server(entry: _Entry, fields: Mapping[str, Any]) -> Server:

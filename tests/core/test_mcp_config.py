@@ -106,6 +106,14 @@ def test_a_later_file_overrides_and_may_switch_on_and_off() -> None:
     assert isinstance(c, RemoteServer)
 
 
+def test_a_file_that_spoils_an_entry_of_another_is_named() -> None:
+    user = {"mcp": {"a": {"command": ["a"]}, "b": {"command": ["b"], "enabled": "false"}}}
+    project = {"mcp": {"a": {"timeout": "bad"}}}
+    first, second = configured(user, project).warnings
+    assert first.startswith("0.json: mcp.a (changed in 1.json): ")
+    assert second == "0.json: mcp.b: `enabled` must be true or false"
+
+
 def test_variables_and_files_are_put_in() -> None:
     found = server(
         {
