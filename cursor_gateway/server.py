@@ -17,6 +17,7 @@ from aiohttp import web
 
 from cursor_gateway import request_ids
 from cursor_gateway.admission import Admission, caller_of, check_content_type
+from cursor_gateway.agents import isolation
 from cursor_gateway.body import read_json
 from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Delivery, json_response
@@ -341,6 +342,8 @@ async def running(**settings: Any) -> AsyncIterator[Server]:
 async def serving(
     settings: Settings, env: Mapping[str, str], *, owns_process: bool = False
 ) -> AsyncIterator[Server]:
+    if settings.isolate:
+        isolation.check(env)
     gateway = Gateway(settings, env, owns_process=owns_process)
     journal = Journal(settings, env)
     server = Server(settings, gateway, journal)

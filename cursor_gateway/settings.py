@@ -79,6 +79,11 @@ class Settings:
         "CURSOR_GATEWAY_WORKSPACE_ROOTS",
         "Directories below which a request may choose one by the header `X-Cursor-Workspace`.",
     )
+    isolate: bool = setting(
+        False,
+        "CURSOR_GATEWAY_ISOLATE",
+        "Let agents see their workspace and Cursor's own files only (Linux, by bubblewrap).",
+    )
     aliases: Mapping[str, str] = setting(
         {},
         "CURSOR_GATEWAY_ALIASES",

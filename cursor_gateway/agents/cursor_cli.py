@@ -17,6 +17,7 @@ from typing import Literal
 import orjson
 
 from cursor_gateway.agents.child import Child, Children
+from cursor_gateway.agents.isolation import isolated
 from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
 from cursor_gateway.agents.spares import Place, Spares
 from cursor_gateway.core.agent_text import (
@@ -199,8 +200,13 @@ class CursorCli:
         """A process that has everything but its prompt."""
         if order.conversation.callable_tools:
             self._configure(order, workspace, line)
-        argv = [*self.locate().argv, *self._flags(order, workspace)]
+        located = self.locate()
+        argv = [*located.argv, *self._flags(order, workspace)]
         log.debug("starting %s", argv)
+        # The demo agent is a part of the gateway, and has no model that could look around.
+        if self._settings.isolate and located.kind != "demo":
+            may_edit = self._settings.agent_mode == "agent"
+            argv = isolated(argv, self._env, workspace, may_edit=may_edit)
         return self._children.spawn(argv, self._env, workspace.path)
 
     def _compose(self, run: Run) -> bytes:
