@@ -206,3 +206,10 @@ def test_a_megabyte_of_arguments_in_small_pieces_is_no_trouble() -> None:
     chunks = [text[at : at + 40] for at in range(0, len(text), 40)]
     ((name, arguments),) = calls(parse(chunks))
     assert (name, len(arguments["content"])) == ("write", 6 * 170_000)
+
+
+def test_a_backslash_at_the_end_of_a_delta_belongs_to_the_next() -> None:
+    text = written("bash", {"command": 'say "hi"', "factor": 1.5})
+    cut = text.index("\\") + 1
+    expected = [("bash", {"command": 'say "hi"', "factor": 1.5})]
+    assert calls(parse([text[:cut], text[cut:]])) == expected

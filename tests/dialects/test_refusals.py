@@ -29,6 +29,12 @@ def picture(url: str) -> dict[str, Any]:
         ({"response_format": {"type": "xml"}}, "text, json_object or json_schema"),
         ({"model": " "}, "must not be empty"),
         ({"stop": ["x"] * 1000}, "may hold"),
+        ({"stop": 5}, "`stop`"),
+        ({"max_tokens": 1.5}, "whole number"),
+        ({"stream": "yes"}, "true or false"),
+        ({"model": 5}, "`model`"),
+        ({"messages": 5}, "`messages`"),
+        ({"response_format": 5}, "`response_format`"),
         ({"tools": [{"name": str(n), "input_schema": {}} for n in range(5001)]}, "5000 tools"),
     ],
 )
