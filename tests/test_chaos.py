@@ -1,4 +1,4 @@
-"""`make chaos` in short: one gateway for each way to end, with other choices every time."""
+"""`make chaos` in short: one gateway for each way to end, with the same choices every time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from benchmarks.outside import Home
 
 @pytest.mark.parametrize("ending", ["peace", "SIGTERM", "SIGKILL"])
 async def test_whatever_goes_wrong_what_must_hold_holds(tmp_path: Path, ending: str) -> None:
-    seed = random.randrange(10**6)
     home = Home(tmp_path)
     home.install_fake_agent()
-    played = await play(home, random.Random(seed), 40, ending)
-    assert played.violations == [], f"seed {seed}"
+    played = await play(home, random.Random(3), 40, ending)
+    assert played.violations == []
     assert sum(played.endings.values()) >= 40

@@ -181,7 +181,8 @@ def tell_guardian(guardian: subprocess.Popen[bytes], orphans: Iterable[Process])
 def guard(mark: str, scratch: Path) -> None:
     """Wait for the gateway's end, then clear up behind it. A clean end leaves nothing to do.
 
-    Until then it is told which processes without a mark were left to the gateway.
+    Until then it is told which processes without a mark were left to the gateway. Agents that die
+    of its end leave others, of which nobody can tell it; where they work gives them away.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -190,12 +191,27 @@ def guard(mark: str, scratch: Path) -> None:
         told += data
     orphans = {Process(int(pid), started) for pid, started in map(str.split, _lines(told))}
     deadline = time.monotonic() + _GUARDIAN_SECONDS
-    while (left := [*marked(mark), *_pids(still_alive(orphans))]) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        left = [*marked(mark), *_pids(still_alive(orphans)), *_working_in(scratch)]
+        if not left:
+            break
         # With their descendants, which need not carry the mark, and from the root down, so that
         # none is told of the death of another.
         signal_all(_alive(_with_descendants(left)), signal.SIGKILL)
         time.sleep(0.05)
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _working_in(folder: Path) -> list[int]:
+    inside = f"{folder}{os.sep}"
+    return [pid for pid in _all() if _directory(pid).startswith(inside)] if _LINUX else []
+
+
+def _directory(pid: int) -> str:
+    try:
+        return str((_PROC / str(pid) / "cwd").readlink())
+    except OSError:
+        return ""
 
 
 def _lines(text: bytearray) -> list[str]:

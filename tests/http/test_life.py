@@ -314,6 +314,21 @@ async def test_an_orphan_that_outlived_its_agent_dies_with_a_killed_gateway(
         await eventually(lambda: not _is_alive(fake))
 
 
+async def test_an_orphan_of_which_a_killed_gateway_never_knew_dies_with_it(
+    fake: FakeAgent,
+) -> None:
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[stranger]][[text:one]][[hang]]") as response,
+    ):
+        await anext(frames_of(response))
+        process.send_signal(signal.SIGSTOP)
+        os.kill(fake.runs()[0]["pid"], signal.SIGKILL)
+        process.kill()
+        await process.wait()
+        await eventually(lambda: not _is_alive(fake))
+
+
 async def test_an_orphan_that_was_ended_does_not_stay_as_a_zombie(fake: FakeAgent) -> None:
     async with gateway_process(fake) as (process, url):
         listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
