@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from cursor_gateway.errors import (
@@ -30,15 +31,19 @@ class Admission:
         self._hosts = {host.lower() for host in (*settings.allowed_hosts, settings.host)}
         # Only a name can be rebound, so where other machines may come, any address will do.
         self._any_address = not settings.is_loopback
+        # Nearly all requests come with the same one.
+        self._is_our_name = lru_cache(maxsize=16)(self._names_us)
 
     def check_host(self, host: str | None) -> None:
         """Programs without a `Host` are no browsers, and only browsers are the danger here."""
-        if host is None:
-            return
+        if host is not None and not self._is_our_name(host):
+            raise HostNotAllowed("This gateway does not answer to that host name.")
+
+    def _names_us(self, host: str) -> bool:
         name = _host_of(f"//{host}").rstrip(".")
-        if is_loopback(name) or name in self._hosts or (self._any_address and _is_address(name)):
-            return
-        raise HostNotAllowed("This gateway does not answer to that host name.")
+        if is_loopback(name) or name in self._hosts:
+            return True
+        return self._any_address and _is_address(name)
 
     def check_origin(self, origin: str | None) -> str | None:
         """The origin to name in the CORS headers, if any."""

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from cursor_gateway import errors
 from cursor_gateway.account import Account
-from cursor_gateway.agents.child import TERM_GRACE, Children
+from cursor_gateway.agents.child import TERM_GRACE
+from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.core.conversation import ToolCall, ToolResult
 from cursor_gateway.relay import Relay

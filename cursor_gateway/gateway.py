@@ -14,7 +14,8 @@ from typing import Any
 
 from cursor_gateway import __version__
 from cursor_gateway.account import Account
-from cursor_gateway.agents.child import TERM_GRACE, Children
+from cursor_gateway.agents.child import TERM_GRACE
+from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.cursor_cli import CursorCli, Located
 from cursor_gateway.agents.run import Chat, Order, Run, StartOver
 from cursor_gateway.core.call_ids import CallIds

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from cursor_gateway.agents.child import Children
+from cursor_gateway.agents.children import Children
 from cursor_gateway.core.conversation import ToolCall, ToolResult, ToolSpec
 from cursor_gateway.core.mcp_config import Selection
 from cursor_gateway.core.mcp_names import server_parts, tool_names

@@ -30,7 +30,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from cursor_gateway import __version__
-from cursor_gateway.agents.child import Child, Children
+from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.children import Children
 from cursor_gateway.core.line_buffer import LineBuffer
 from cursor_gateway.core.mcp_config import LocalServer, RemoteServer, Server
 from cursor_gateway.errors import GatewayError

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cursor_gateway.agents.child import Child, Children
+from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.children import Children
 from cursor_gateway.core.mcp_config import LocalServer, Server
 from cursor_gateway.core.mcp_results import failure
 from cursor_gateway.mcp_files import project_directory

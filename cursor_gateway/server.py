@@ -125,7 +125,7 @@ class Server:
     def _application(self) -> web.Application:
         app = web.Application(
             client_max_size=self._settings.max_body_mb * 1024 * 1024,
-            middlewares=[self._accompany, self._admit],
+            middlewares=[self._accompany],
         )
         app.on_response_prepare.append(self._add_headers)
         for prefix in ("/v1", ""):
@@ -174,7 +174,7 @@ class Server:
 
     async def _respond(self, request: web.Request, handler: Respond) -> web.StreamResponse:
         try:
-            return await handler(request)
+            return await self._admit(request, handler)
         except GatewayError as error:
             return error_response(request, error)
         except web.HTTPException as error:
@@ -185,7 +185,6 @@ class Server:
             log.exception("request %s failed", request[REQUEST_ID])
             return error_response(request, GatewayError("Something went wrong in the gateway."))
 
-    @web.middleware
     async def _admit(self, request: web.Request, handler: Respond) -> web.StreamResponse:
         self._admission.check_host(request.headers.get("Host"))
         if origin := self._admission.check_origin(request.headers.get("Origin")):

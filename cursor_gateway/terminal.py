@@ -43,6 +43,9 @@ def log_to_stderr(settings: Settings) -> None:
 
     form = "%(asctime)s %(levelname).1s %(message)s%(of_request)s"
     logging.basicConfig(format=form, datefmt="%H:%M:%S")
+    # What no line shows need not be found out for each; so says Python's own guide to logging.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
     for output in logging.getLogger().handlers:
         output.addFilter(RequestIds())
     set_log_level(settings)

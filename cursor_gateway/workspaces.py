@@ -1,13 +1,24 @@
-"""Where an agent works: by default in an empty directory that nobody else has."""
+"""Where an agent works: by default in an empty directory that nobody else has.
+
+Making and removing a directory may wait for the disk, for milliseconds in which nothing else could
+run. So one that was left as it was made serves the next run, and is removed when none comes; and
+removing is the work of a thread.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import heapq
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cursor_gateway.errors import WorkspaceNotAllowed
+
+# Long enough for the next request of somebody who reads the answer first.
+UNUSED_LAST = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +50,13 @@ class Workspaces:
         self._root = root
         self._default = Path(default).expanduser().resolve() if default else None
         self._allowed = [Path(entry).expanduser().resolve() for entry in allowed_roots]
-        # The CLI remembers every directory it was started in, for ever; so numbers are used again.
-        self._taken: set[int] = set()
+        # The CLI remembers every directory it was started in, for ever; so numbers are used again,
+        # the lowest first.
+        self._free: list[int] = []
+        self._highest = 0
+        # What each existing directory was when it was made, so that a changed one is noticed.
+        self._made: dict[int, tuple[int, ...]] = {}
+        self._tidying: asyncio.TimerHandle | None = None
 
     def choose(self, wanted: str | None) -> Path | None:
         """The real directory for a request that asks for `wanted`, or None for a scratch one."""
@@ -53,17 +69,60 @@ class Workspaces:
         return path
 
     def take(self, chosen: Path | None) -> Workspace:
-        number = next(n for n in range(1, len(self._taken) + 2) if n not in self._taken)
-        self._taken.add(number)
+        number = heapq.heappop(self._free) if self._free else self._highest + 1
+        self._highest = max(self._highest, number)
         scratch = self._root / f"run-{number}"
-        scratch.mkdir(mode=0o700)
+        if number not in self._made:
+            scratch.mkdir(mode=0o700)
+            self._made[number] = _identity(scratch)
         return Workspace(chosen or scratch, scratch)
 
     def release(self, workspace: Workspace) -> None:
-        """Remove it. What an agent made so that it cannot be removed keeps its number."""
-        scratch = workspace.scratch
-        if scratch.is_symlink():
-            scratch.unlink()
-        shutil.rmtree(scratch, ignore_errors=True)
-        if not scratch.exists():
-            self._taken.discard(int(scratch.name.removeprefix("run-")))
+        number = int(workspace.scratch.name.removeprefix("run-"))
+        if not _is_untouched(workspace.scratch, self._made[number]):
+            self._remove(number)
+            return
+        heapq.heappush(self._free, number)
+        if self._tidying is None:
+            loop = asyncio.get_running_loop()
+            self._tidying = loop.call_later(UNUSED_LAST, self._remove_unused)
+
+    def _remove_unused(self) -> None:
+        self._tidying = None
+        unused = [number for number in self._free if number in self._made]
+        self._free = sorted(number for number in self._free if number not in self._made)
+        for number in unused:
+            self._remove(number)
+
+    def _remove(self, number: int) -> None:
+        """What an agent made so that it cannot be removed keeps its number."""
+        scratch = self._root / f"run-{number}"
+        removing = asyncio.get_running_loop().run_in_executor(None, _is_removed, scratch)
+
+        def give_back(_: object) -> None:
+            del self._made[number]
+            if removing.result():
+                heapq.heappush(self._free, number)
+
+        removing.add_done_callback(give_back)
+
+
+def _is_removed(scratch: Path) -> bool:
+    """Remove whatever has the name by now; whether that was possible."""
+    if scratch.is_symlink():
+        scratch.unlink()
+    shutil.rmtree(scratch, ignore_errors=True)
+    return not os.path.lexists(scratch)
+
+
+def _is_untouched(directory: Path, made: tuple[int, ...]) -> bool:
+    """Whether it is the directory that we made, with nothing in it; an agent may do anything."""
+    try:
+        return _identity(directory) == made and not os.listdir(directory)  # noqa: PTH208 - faster
+    except OSError:
+        return False
+
+
+def _identity(directory: Path) -> tuple[int, ...]:
+    found = os.lstat(directory)
+    return found.st_dev, found.st_ino, found.st_mode

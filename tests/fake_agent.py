@@ -70,6 +70,8 @@ def record(argv: Sequence[str], prompt: str | None) -> None:
         "argv": list(argv),
         "prompt": prompt,
         "cwd": str(Path.cwd()),
+        "mode": Path().stat().st_mode,
+        "inode": Path().stat().st_ino,
         "files": sorted(path.name for path in Path().iterdir()),
         "env": dict(os.environ),
     }
@@ -501,6 +503,18 @@ class Run:
             [sys.executable, "-c", f"{marker}; signal.pause()"], start_new_session=True, env={}
         )
         (HOME / "stranger").write_text(str(child.pid))
+
+    def do_litter(self, _: str) -> None:
+        Path("litter").write_text("")
+
+    def do_replace(self, _: str) -> None:
+        """Put a link to somewhere else into the place of the working directory."""
+        here = Path.cwd()
+        here.rename(here.with_name("moved"))
+        here.symlink_to(HOME)
+
+    def do_open_up(self, _: str) -> None:
+        Path.cwd().chmod(0o777)
 
     def do_hang(self, _: str) -> None:
         self.out.flush()

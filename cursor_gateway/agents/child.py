@@ -20,20 +20,15 @@ import asyncio
 import contextlib
 import logging
 import os
-import secrets
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from cursor_gateway.agents import process_tree
 from cursor_gateway.agents.process_tree import Process
-from cursor_gateway.errors import AgentFailed
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +42,20 @@ SWEEP_INTERVAL = 0.02
 SWEEPS = 40
 
 
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+# No agent may ask or be interrupted at the user's terminal, so each gets a session of its own.
+# Where there is none a process group will do: Linux schedules every session as a group (autogroup),
+# and on a busy machine a new group waits for its turn for as long as a short answer takes.
+_HAS_TERMINAL = _has_terminal()
+
+
 class Child:
     """Use it only inside the event loop that spawned it."""
 
@@ -55,26 +64,15 @@ class Child:
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: Path,
-        mark: str,
-        stdout: int,
+        stdout: int | None,
         hear: Callable[[bytes], object],
+        mark: str,
+        siblings: Collection[int],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         # In its environment, and so in that of all its descendants.
         self.mark = mark
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            cwd=cwd,
-            env={**env, process_tree.MARK: mark},
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None and self._process.stderr is not None
-        self._stdin = self._process.stdin
-        self._stdout_fd = self._process.stdout.fileno() if self._process.stdout else -1
-        self._stderr_fd = self._process.stderr.fileno()
+        self._siblings = siblings
         self._stderr = bytearray()
         self._hear = hear
         self._feeding: asyncio.Task[None] | None = None
@@ -82,11 +80,42 @@ class Child:
         self._waiting: asyncio.Future[None] | None = None
         self._closed = False
         self._exited: asyncio.Future[int] = self._loop.create_future()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                os.set_blocking(pipe.fileno(), False)
+        self._stdin_fd = self._stdout_fd = self._stderr_fd = -1
+        self._start(argv, {**env, process_tree.MARK: mark}, cwd, stdout)
         self._loop.add_reader(self._stderr_fd, self._collect_stderr)
         self._watch_exit()
+
+    def _start(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdout: int | None
+    ) -> None:
+        """With pipes of our own: `Popen` would put a buffered file around each."""
+        its_ends: list[int] = []
+        try:
+            its_stdin, self._stdin_fd = os.pipe()
+            its_ends.append(its_stdin)
+            self._stderr_fd, its_stderr = os.pipe()
+            its_ends.append(its_stderr)
+            if stdout is None:
+                self._stdout_fd, stdout = os.pipe()
+                its_ends.append(stdout)
+            self._process = subprocess.Popen(
+                argv,
+                stdin=its_stdin,
+                stdout=stdout,
+                stderr=its_stderr,
+                cwd=cwd,
+                env=env,
+                start_new_session=_HAS_TERMINAL,
+                process_group=None if _HAS_TERMINAL else 0,
+            )
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            for fd in its_ends:
+                os.close(fd)
+        for fd in self._pipes():
+            os.set_blocking(fd, False)
 
     @property
     def pid(self) -> int:
@@ -104,22 +133,20 @@ class Child:
         return self._stderr.decode("utf-8", "replace")
 
     def feed(self, data: bytes) -> None:
-        """Write all of `data` to its stdin, in the background, and close it."""
-        self._feeding = self._loop.create_task(self._feed(data))
+        """Write all of `data` to its stdin and close it, in the background if that takes time."""
+        rest = self._write(memoryview(data))
+        if rest:
+            self._feeding = self._loop.create_task(self._feed(rest))
+        else:
+            self._close_stdin()
 
-    async def write(self, data: bytes) -> bool:
+    async def write(self, data: bytes | memoryview) -> bool:
         """Write `data` to its stdin; False when it ended or stopped reading before it had all."""
-        rest, fd = memoryview(data), self._stdin.fileno()
-        try:
-            while rest and not self._exited.done():
-                try:
-                    rest = rest[os.write(fd, rest[:READ_BYTES]) :]
-                except BlockingIOError:
-                    await self._ready(self._loop.add_writer, self._loop.remove_writer, fd)
-        except BrokenPipeError:
-            # It stopped reading. Why, its own words or its exit will say.
-            pass
-        return not rest
+        rest = self._write(memoryview(data))
+        while rest and not self._exited.done():
+            await self._ready(self._loop.add_writer, self._loop.remove_writer, self._stdin_fd)
+            rest = self._write(rest)
+        return rest is not None and not rest
 
     async def read(self) -> bytes | None:
         """What it wrote to stdout since the last call; empty once it ended, None after `wake`."""
@@ -153,29 +180,53 @@ class Child:
         if self._feeding is not None:
             self._feeding.cancel()
             await asyncio.wait({self._feeding})
-        self._stdin.close()
-        if self._stdout_fd >= 0:
-            self._loop.add_reader(self._stdout_fd, self._discard_stdout)
-        family = self.family()
-        if not await self._exits_within(patience):
-            family |= self.family()
-            process_tree.signal_all(family, signal.SIGTERM)
-            await self._exits_within(grace)
-        await self._sweep(family)
+        self._close_stdin()
+        await self._sweep(set() if self._exited.done() else await self._see_off(patience, grace))
         self._close()
 
     def family(self) -> set[Process]:
         """The living processes of its tree, itself among them."""
-        return process_tree.members(self.pid, self.mark)
+        return process_tree.members(self.pid, self.mark, self._siblings)
 
-    async def _feed(self, data: bytes) -> None:
+    async def _see_off(self, patience: float, grace: float) -> set[Process]:
+        """Wait for its exit, with less and less patience; whom it may have left behind."""
+        if self._stdout_fd >= 0:
+            self._loop.add_reader(self._stdout_fd, self._discard_stdout)
+        # Now, since those without the mark can be found below it for only as long as it lives.
+        family = process_tree.tree(self.pid)
+        if not await self._exits_within(patience):
+            family |= self.family()
+            process_tree.signal_all(family, signal.SIGTERM)
+            await self._exits_within(grace)
+        return family
+
+    async def _feed(self, rest: memoryview) -> None:
         try:
-            await self.write(data)
+            await self.write(rest)
         finally:
-            self._stdin.close()
+            self._close_stdin()
+
+    def _write(self, rest: memoryview) -> memoryview | None:
+        """What its stdin does not take now; None when it takes nothing any more."""
+        try:
+            while rest:
+                rest = rest[os.write(self._stdin_fd, rest[:READ_BYTES]) :]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            # It stopped reading. Why, its own words or its exit will say.
+            return None
+        return rest
+
+    def _close_stdin(self) -> None:
+        if self._stdin_fd >= 0:
+            os.close(self._stdin_fd)
+            self._stdin_fd = -1
 
     async def _sweep(self, family: set[Process]) -> None:
         """Until none of `family` is left, nor of those who were born meanwhile."""
+        if self._exited.done():
+            family = {process for process in family if process.pid != self.pid}
         for _ in range(SWEEPS):
             family = process_tree.still_alive(family) | self.family()
             if not family and self._exited.done():
@@ -241,144 +292,18 @@ class Child:
                 self._loop.remove_reader(self._stdout_fd)
 
     def _close(self) -> None:
-        if self._closed:
-            return
         self._closed = True
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                self._loop.remove_reader(pipe.fileno())
-                pipe.close()
+        for fd in self._pipes():
+            self._loop.remove_reader(fd)
+        self._close_pipes()
 
+    def _pipes(self) -> list[int]:
+        return [fd for fd in (self._stdin_fd, self._stdout_fd, self._stderr_fd) if fd >= 0]
 
-class Children:
-    """All agents of one gateway: none is forgotten, none outlives it.
-
-    Where the whole process is the gateway's (`owns_process`), a child that nobody here started is
-    an orphan of some agent. Whose, cannot be seen; but when all agents that ran when it was first
-    seen are gone, its own is among them. Residents (MCP servers) are no agents: they stay for as
-    long as the gateway and would keep every orphan alive, and what carries their mark is theirs.
-    """
-
-    def __init__(self, *, owns_process: bool) -> None:
-        self._owns_process = owns_process
-        self._orphans: dict[Process, set[Child]] = {}
-        self._id = secrets.token_hex(8)
-        self._counter = 0
-        self._alive: set[Child] = set()
-        self._residents: set[Child] = set()
-        self._endings: set[asyncio.Task[None]] = set()
-        self.scratch = Path(tempfile.mkdtemp(prefix="cursor-gateway-")).resolve()
-        process_tree.adopt_orphans()
-        self._guardian = subprocess.Popen(
-            [sys.executable, "-I", "-S", process_tree.__file__, f"{self._id}.", str(self.scratch)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def spawn(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path,
-        *,
-        stdout: int = subprocess.PIPE,
-    ) -> Child:
-        child = self._spawn(argv, env, cwd, stdout, hear=lambda data: None)
-        self._alive.add(child)
-        # What it leaves behind is ours from this moment, and shall be known before anything else.
-        child.exited.add_done_callback(lambda _: self._find_orphans())
-        return child
-
-    def spawn_resident(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path,
-        hear: Callable[[bytes], object],
-    ) -> Child:
-        """A child that is no agent and outlives them. `hear` is given all it writes to stderr."""
-        child = self._spawn(argv, env, cwd, subprocess.PIPE, hear)
-        self._residents.add(child)
-        return child
-
-    def _spawn(
-        self,
-        argv: Sequence[str],
-        env: Mapping[str, str],
-        cwd: Path,
-        stdout: int,
-        hear: Callable[[bytes], object],
-    ) -> Child:
-        self._counter += 1
-        mark = f"{self._id}.{self._counter}."
-        try:
-            return Child(argv, env, cwd, mark, stdout, hear)
-        except OSError as error:
-            raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.") from error
-
-    def retire(
-        self, child: Child, patience: float = 0.0, then: Callable[[], object] = lambda: None
-    ) -> asyncio.Task[None]:
-        """Stop `child` in the background, whatever happens to the caller; then call `then`."""
-        return self._in_background(self._retire(child, patience, then))
-
-    async def close(self, grace: float) -> None:
-        """Stop every agent now and remove the scratch directories."""
-        for task in self._endings:
-            task.cancel()
-        await asyncio.gather(*self._endings, return_exceptions=True)
-        everyone = self._alive | self._residents
-        await asyncio.gather(*(child.stop(grace=grace) for child in everyone))
-        self._alive.clear()
-        self._residents.clear()
-        await self._end_orphans()
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        await asyncio.to_thread(self._dismiss_guardian)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
-        return task
-
-    async def _retire(self, child: Child, patience: float, then: Callable[[], object]) -> None:
-        try:
-            await child.stop(patience)
-            self._alive.discard(child)
-            self._residents.discard(child)
-            await self._end_orphans()
-        finally:
-            then()
-
-    async def _end_orphans(self) -> None:
-        """End those whose agent is gone, and wait for their end: else they stay as zombies."""
-        self._find_orphans()
-        ownerless = {o for o, owners in self._orphans.items() if not owners & self._alive}
-        process_tree.signal_all(ownerless, signal.SIGKILL)
-        for _ in range(SWEEPS):
-            process_tree.reap(self._orphans)
-            if not process_tree.still_alive(ownerless):
-                break
-            await asyncio.sleep(SWEEP_INTERVAL)
-        process_tree.reap(ownerless)
-
-    def _find_orphans(self) -> None:
-        """Note who is new among them, and tell the guardian: once we are gone, nothing shows that
-        they were ours."""
-        if not self._owns_process:
-            return
-        known = {child.pid for child in self._alive | self._residents} | {self._guardian.pid}
-        found = process_tree.strangers(known)
-        for resident in self._residents:
-            found -= resident.family()
-        process_tree.tell_guardian(self._guardian, found - self._orphans.keys())
-        self._orphans = {orphan: self._orphans.get(orphan, set(self._alive)) for orphan in found}
-
-    def _dismiss_guardian(self) -> None:
-        assert self._guardian.stdin is not None
-        self._guardian.stdin.close()
-        self._guardian.wait()
+    def _close_pipes(self) -> None:
+        for fd in self._pipes():
+            os.close(fd)
+        self._stdin_fd = self._stdout_fd = self._stderr_fd = -1
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -16,7 +16,8 @@ from typing import Literal
 
 import orjson
 
-from cursor_gateway.agents.child import Child, Children
+from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.isolation import isolated
 from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
 from cursor_gateway.agents.spares import Place, Spares
@@ -60,7 +61,7 @@ class Located:
 
 
 def locate(settings: Settings, env: Mapping[str, str]) -> Located:
-    """The agent to run. Looked up each time, so that a fresh install is noticed."""
+    """The agent to run, as far as there is one now."""
     demo = Located("demo", (sys.executable, "-m", "cursor_gateway.agents.demo"))
     if settings.demo == "on":
         return demo
@@ -90,6 +91,14 @@ def _search(env: Mapping[str, str]) -> str | None:
     return found if found and "cursor-agent" in str(Path(found).resolve()) else None
 
 
+def _chat_folders(env: Mapping[str, str]) -> list[str]:
+    """Where a CLI may keep its chats, by what it is told and by default."""
+    home = Path(env.get("HOME", "~")).expanduser()
+    xdg = env.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    places = (env.get("CURSOR_CONFIG_DIR"), f"{xdg}/cursor", f"{home}/.cursor")
+    return [f"{place}/chats" for place in places if place]
+
+
 class CursorCli:
     def __init__(
         self,
@@ -108,6 +117,8 @@ class CursorCli:
         self._relay = relay
         self._new_call_id = new_call_id
         self._starts = Starts()
+        self._located: Located | None = None
+        self._chat_folders = _chat_folders(env)
         self.spares = Spares(settings.warm, self._starts, self._launch_spare, self._discard)
 
     @property
@@ -115,7 +126,11 @@ class CursorCli:
         return bool(self._env.get("CURSOR_API_KEY"))
 
     def locate(self) -> Located:
-        return locate(self._settings, self._env)
+        """The agent to run. Looked for until it is found, and again when it is gone."""
+        known = self._located
+        if known is None or known.kind == "demo" or not os.access(known.path, os.X_OK):
+            known = self._located = locate(self._settings, self._env)
+        return known
 
     def start(self, order: Order, watch: Watch) -> Run:
         """An agent for `order`; it gets its prompt with the first reading."""
@@ -185,16 +200,10 @@ class CursorCli:
 
     def _store_of(self, run: Run) -> Path | None:
         """Where the CLI keeps the chat; None where its chats are somewhere else."""
-        home = Path(self._env.get("HOME", "~")).expanduser()
-        xdg = self._env.get("XDG_CONFIG_HOME") or str(home / ".config")
-        places = (self._env.get("CURSOR_CONFIG_DIR"), f"{xdg}/cursor", f"{home}/.cursor")
         folder = hashlib.md5(str(run.workspace.path).encode(), usedforsecurity=False).hexdigest()
-        stores = (
-            Path(place) / "chats" / folder / run.session_id / "store.db"
-            for place in places
-            if place
-        )
-        return next(filter(Path.exists, stores), None)
+        stores = (f"{place}/{folder}/{run.session_id}/store.db" for place in self._chat_folders)
+        found = next(filter(os.path.exists, stores), None)
+        return Path(found) if found else None
 
     def _launch(self, order: Order, workspace: Workspace, line: Line | None) -> Child:
         """A process that has everything but its prompt."""

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from cursor_gateway.agents.child import Child, Children
+from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.children import Children
 from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.core.agent_text import classify_failure, is_config_race
 from cursor_gateway.core.conversation import Conversation, ToolResult

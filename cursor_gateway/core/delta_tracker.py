@@ -37,7 +37,6 @@ class DeltaTracker:
         # All words so far, as a file: growing a string would cost quadratic time, and a list of
         # pieces many times their length. What stands after `_flushed` is the CLI's buffer.
         self._said = io.StringIO()
-        self._length = 0
         self._flushed = 0
         self._pending_units = 0
         self._held = ""
@@ -66,13 +65,16 @@ class DeltaTracker:
 
     def _assistant(self, event: Mapping[str, Any]) -> str:
         text = _text_of(event)
+        units = len(text) if text.isascii() else _units(text)
         if self._partial:
             if "timestamp_ms" not in event or event.get("model_call_id"):
                 return self._flush(text) if text else ""
-            if _units(text) == self._pending_units and text == self._pending():
+            if units == self._pending_units and text == self._pending():
                 self._held = text
                 return ""
-        return self._emit(text)
+        self._said.write(text)
+        self._pending_units += units
+        return text
 
     def _settle(self, next_kind: str) -> str:
         held, self._held = self._held, ""
@@ -97,7 +99,6 @@ class DeltaTracker:
 
     def _emit(self, text: str) -> str:
         self._said.write(text)
-        self._length += len(text)
         self._pending_units += _units(text)
         return text
 
@@ -105,7 +106,7 @@ class DeltaTracker:
         return _joined(self._said.getvalue()[self._flushed :])
 
     def _forget_pending(self) -> None:
-        self._flushed = self._length
+        self._flushed = self._said.tell()
         self._pending_units = 0
 
 
@@ -119,7 +120,7 @@ def _joined(text: str) -> str:
 
 def _units(text: str) -> int:
     """Its length as the CLI counts it."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _text_of(event: Mapping[str, Any]) -> str:

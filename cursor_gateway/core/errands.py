@@ -34,6 +34,8 @@ class Errands:
 
     def woven(self, conversation: Conversation) -> Conversation:
         """`conversation` with what was done beside its calls; as many messages as before."""
+        if not self._done:
+            return conversation
         messages = list(conversation.messages)
         woven: list[Done] = []
         for at, message in enumerate(conversation.messages):

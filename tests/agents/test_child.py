@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.agents import process_tree
-from cursor_gateway.agents.child import Child, Children
+from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.children import Children
 from cursor_gateway.errors import AgentFailed
 from tests.conftest import eventually
 

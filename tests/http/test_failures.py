@@ -100,10 +100,10 @@ async def test_an_error_that_comes_as_the_answer_is_a_failure(client: Client) ->
 
 @BOTH
 async def test_each_time_out_is_named(start: Start, stream: bool) -> None:
-    limits = {"first_event_timeout": 0.3, "idle_timeout": 0.4, "total_timeout": 30.0}
-    async with start(**limits) as client:
+    async with start(first_event_timeout=0.3) as client:
         status, error = await client.error("[[hang]]", stream=stream)
         assert status == 504 and "first_event_timeout" in error["message"]
+    async with start(idle_timeout=0.4) as client:
         status, error = await client.error("[[init]][[hang]]", stream=stream)
         assert status == 504 and "idle_timeout" in error["message"]
     async with start(total_timeout=0.5) as client:

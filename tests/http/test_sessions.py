@@ -173,7 +173,10 @@ async def test_reuse_can_be_switched_off(start: Start, fake: FakeAgent) -> None:
     assert resumed(fake) == [False, False]
 
 
-async def test_chats_expire_with_their_workspaces(start: Start, fake: FakeAgent) -> None:
+async def test_chats_expire_with_their_workspaces(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.workspaces.UNUSED_LAST", 0.1)
     async with start(session_ttl=0.2) as client:
         talk = Dialogue(client, tools=[])
         await talk.say("[[text:first]]")

@@ -105,6 +105,7 @@ async def test_spares_expire_with_their_workspaces(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cursor_gateway.agents.spares.LIFETIME", 0.2)
+    monkeypatch.setattr("cursor_gateway.workspaces.UNUSED_LAST", 0.1)
     async with start(warm=1, session_reuse=False) as client:
         await client.content("[[text:one]]")
         directory = Path(fake.runs()[0]["cwd"])

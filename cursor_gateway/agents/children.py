@@ -1,0 +1,154 @@
+"""Children: all processes that one gateway starts. None is forgotten, none outlives it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cursor_gateway.agents import process_tree
+from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child
+from cursor_gateway.agents.process_tree import Process
+from cursor_gateway.errors import AgentFailed
+
+
+class Children:
+    """A child that nobody here started, where the whole process is the gateway's (`owns_process`),
+    is an orphan of some agent. Whose, cannot be seen; but when all agents that ran when it was
+    first seen are gone, its own is among them. Residents (MCP servers) are no agents: they stay for
+    as long as the gateway and would keep every orphan alive, and what carries their mark is theirs.
+    """
+
+    def __init__(self, *, owns_process: bool) -> None:
+        self._owns_process = owns_process
+        self._orphans: dict[Process, set[Child]] = {}
+        self._id = secrets.token_hex(8)
+        self._counter = 0
+        self._alive: set[Child] = set()
+        self._residents: set[Child] = set()
+        # Of those that we started ourselves.
+        self._pids: set[int] = set()
+        self._endings: set[asyncio.Task[None]] = set()
+        self.scratch = Path(tempfile.mkdtemp(prefix="cursor-gateway-")).resolve()
+        process_tree.adopt_orphans()
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-I", "-S", process_tree.__file__, f"{self._id}.", str(self.scratch)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._pids.add(self._guardian.pid)
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        *,
+        stdout: int | None = None,
+    ) -> Child:
+        """A new agent; its stdout is read by `Child.read` unless it goes to the file `stdout`."""
+        child = self._spawn(argv, env, cwd, stdout, hear=lambda data: None)
+        self._alive.add(child)
+        # What it leaves behind is ours from this moment, and shall be known before anything else.
+        child.exited.add_done_callback(lambda _: self._find_orphans())
+        return child
+
+    def spawn_resident(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        hear: Callable[[bytes], object],
+    ) -> Child:
+        """A child that is no agent and outlives them. `hear` is given all it writes to stderr."""
+        child = self._spawn(argv, env, cwd, None, hear)
+        self._residents.add(child)
+        return child
+
+    def _spawn(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        stdout: int | None,
+        hear: Callable[[bytes], object],
+    ) -> Child:
+        self._counter += 1
+        mark = f"{self._id}.{self._counter}."
+        try:
+            child = Child(argv, env, cwd, stdout, hear, mark, self._pids)
+        except OSError as error:
+            raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.") from error
+        self._pids.add(child.pid)
+        return child
+
+    def retire(
+        self, child: Child, patience: float = 0.0, then: Callable[[], object] = lambda: None
+    ) -> asyncio.Task[None]:
+        """Stop `child` in the background, whatever happens to the caller; then call `then`."""
+        return self._in_background(self._retire(child, patience, then))
+
+    async def close(self, grace: float) -> None:
+        """Stop every agent now and remove the scratch directories."""
+        for task in self._endings:
+            task.cancel()
+        await asyncio.gather(*self._endings, return_exceptions=True)
+        everyone = self._alive | self._residents
+        await asyncio.gather(*(child.stop(grace=grace) for child in everyone))
+        self._alive.clear()
+        self._residents.clear()
+        self._pids = {self._guardian.pid}
+        await self._end_orphans()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        await asyncio.to_thread(self._dismiss_guardian)
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+        return task
+
+    async def _retire(self, child: Child, patience: float, then: Callable[[], object]) -> None:
+        try:
+            await child.stop(patience)
+            self._alive.discard(child)
+            self._residents.discard(child)
+            self._pids.discard(child.pid)
+            if self._orphans:
+                await self._end_orphans()
+        finally:
+            then()
+
+    async def _end_orphans(self) -> None:
+        """End those whose agent is gone, and wait for their end: else they stay as zombies."""
+        for _ in range(SWEEPS):
+            self._find_orphans()
+            ownerless = {o for o, owners in self._orphans.items() if not owners & self._alive}
+            process_tree.signal_all(ownerless, signal.SIGKILL)
+            process_tree.reap(self._orphans)
+            if not ownerless:
+                break
+            await asyncio.sleep(SWEEP_INTERVAL)
+
+    def _find_orphans(self) -> None:
+        """Note who is new among them, and tell the guardian: once we are gone, nothing shows that
+        they were ours."""
+        found = process_tree.strangers(self._pids) if self._owns_process else set()
+        if found:
+            for resident in self._residents:
+                found -= resident.family()
+            process_tree.tell_guardian(self._guardian, found - self._orphans.keys())
+        self._orphans = {orphan: self._orphans.get(orphan, set(self._alive)) for orphan in found}
+
+    def _dismiss_guardian(self) -> None:
+        assert self._guardian.stdin is not None
+        self._guardian.stdin.close()
+        self._guardian.wait()
