@@ -1,12 +1,15 @@
-"""What aiohttp answers by itself, when a request is not even HTTP: in our own shape.
+"""What happens before there is a request, which aiohttp decides by itself.
 
-aiohttp would answer in plain text, without a request id, and log the offending header with what is
-in it, be it a key. It offers no hook for this, so its runner, server and protocol are each extended
-by the one method that leads to the next.
+What is not even HTTP is answered in our own shape: aiohttp would answer in plain text, without a
+request id, and log the offending header with what is in it, be it a key. And whoever takes for ever
+to send headers is shown the door: aiohttp would wait for ever, and each such connection takes a
+descriptor that others lack. There is no hook for this, so aiohttp's runner, server and protocol are
+each extended by what leads to the next.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from typing import Any
@@ -19,6 +22,8 @@ from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
+
+HEADERS_SECONDS = 60.0
 
 
 class Runner(web.AppRunner):
@@ -34,6 +39,34 @@ class _Server(web.Server):
 
 
 class _Protocol(RequestHandler):
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._waiter is not None and not self._waiter.done():
+            self._expect_headers()
+        else:
+            self._expect_nothing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def _expect_headers(self) -> None:
+        """In time, which the first byte starts and no further one prolongs."""
+        if self._deadline is None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(HEADERS_SECONDS, self.force_close)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
     def handle_error(
         self,
         request: web.BaseRequest,
