@@ -23,6 +23,9 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.settings import Settings, is_loopback
 
+# Before the key, among the protocols that a WebSocket offers. OpenAI's clients have it so.
+KEY_PROTOCOL = "openai-insecure-api-key."
+
 
 class Admission:
     def __init__(self, settings: Settings) -> None:
@@ -58,7 +61,7 @@ class Admission:
     def has_key(self, headers: Mapping[str, str]) -> bool:
         if not self._key:
             return True
-        scheme, _, bearer = headers.get("Authorization", "").partition(" ")
+        scheme, _, bearer = _authorization(headers).partition(" ")
         offered = [headers.get("x-api-key", "")]
         if scheme.lower() == "bearer":
             offered.append(bearer.strip())
@@ -71,8 +74,18 @@ class Admission:
 
 def caller_of(headers: Mapping[str, str]) -> str:
     """Who asks, as far as the key tells, without keeping the key."""
-    offered = f"{headers.get('Authorization', '')}\0{headers.get('x-api-key', '')}"
+    offered = f"{_authorization(headers)}\0{headers.get('x-api-key', '')}"
     return hashlib.sha256(offered.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _authorization(headers: Mapping[str, str]) -> str:
+    """A page cannot set this header on a WebSocket; the protocols it offers are all it can set."""
+    if (named := headers.get("Authorization")) is not None:
+        return named
+    for protocol in headers.get("Sec-WebSocket-Protocol", "").split(","):
+        if (key := protocol.strip()).startswith(KEY_PROTOCOL):
+            return f"Bearer {key.removeprefix(KEY_PROTOCOL)}"
+    return ""
 
 
 def check_content_type(content_type: str) -> None:

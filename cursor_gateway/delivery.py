@@ -6,8 +6,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -43,22 +44,41 @@ class Delivery:
     def adopt(self, settings: Settings) -> None:
         self._settings = settings
 
+    @property
+    def keep_alive(self) -> float:
+        return self._settings.keep_alive
+
     async def deliver(
         self, request: web.Request, exchange: Exchange, answer: Batches
     ) -> web.StreamResponse:
-        if self._settings.timing:
-            answer = _timed(answer, request[REQUEST_ID])
-        async with aclosing(answer):
-            if exchange.stream:
-                return await self._stream(request, exchange, answer)
-            return await self._fold(exchange, answer)
+        if not exchange.stream:
+            return json_response(await self.fold(exchange, answer, request[REQUEST_ID]))
+        async with aclosing(self._watched(answer, request[REQUEST_ID])) as watched:
+            return await self._stream(request, exchange, watched)
 
-    async def _fold(self, exchange: Exchange, answer: Batches) -> web.Response:
+    async def fold(self, exchange: Exchange, answer: Batches, request_id: str) -> dict[str, Any]:
+        """The whole answer."""
         fold = exchange.fold(_answer_id(), int(time.time()))
-        async with self._until_shutdown():
-            async for batch in answer:
+        async with aclosing(self._watched(answer, request_id)) as watched, self._until_shutdown():
+            async for batch in watched:
                 fold.feed(batch)
-        return json_response(fold.body())
+        return fold.body()
+
+    async def pass_on(
+        self,
+        exchange: Exchange,
+        answer: Batches,
+        request_id: str,
+        send: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """The frames of a streamed answer, for a wire that is not an HTTP response."""
+        encoder = exchange.encoder(_answer_id(), int(time.time()))
+        async with aclosing(self._watched(answer, request_id)) as watched, self._until_shutdown():
+            async for batch in watched:
+                await send(encoder.feed(batch))
+
+    def _watched(self, answer: Batches, request_id: str) -> Batches:
+        return _timed(answer, request_id) if self._settings.timing else answer
 
     async def _stream(
         self, request: web.Request, exchange: Exchange, answer: Batches

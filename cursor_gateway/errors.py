@@ -17,7 +17,10 @@
     │   │   └── PreviousResponseNotFound
     │   ├── ToolNotFound          404
     │   ├── MethodNotAllowed      405
-    │   └── WebSocketRefused      426
+    │   ├── WebSocketRefused      426
+    │   ├── WebSocketExpected     426
+    │   ├── InvalidMessage        400  on a WebSocket
+    │   └── AnswerInProgress      409  on a WebSocket
     ├── AccessDenied              403  who is asking, or from where
     │   ├── HostNotAllowed        403
     │   ├── OriginNotAllowed      403
@@ -167,6 +170,23 @@ class WebSocketRefused(InvalidRequest):
     status = 426
     code = "websocket_refused"
     hint = "Send the same as `POST` over HTTP."
+
+
+class WebSocketExpected(InvalidRequest):
+    status = 426
+    code = "websocket_expected"
+    hint = "Open it with a WebSocket client, or `POST` to the path without `/ws`."
+
+
+class InvalidMessage(InvalidRequest):
+    code = "invalid_message"
+    hint = 'Send a request as for `POST /v1/chat/completions`, or `{"type": "cancel"}`.'
+
+
+class AnswerInProgress(InvalidRequest):
+    status = 409
+    code = "answer_in_progress"
+    hint = "Wait for its end, cancel it, or open another connection."
 
 
 class AccessDenied(GatewayError):

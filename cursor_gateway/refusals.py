@@ -50,6 +50,7 @@ def translated(request: web.Request, error: web.HTTPException) -> GatewayError:
 
 _ROUTES = (
     *(f"POST /v1{dialect.PATH}" for dialect in DIALECTS),
+    f"GET /v1{chat.PATH}/ws (a WebSocket)",
     f"POST /v1{messages.COUNT_PATH}",
     f"GET and DELETE /v1{responses.PATH}/{{id}}",
     "GET /v1/models",

@@ -19,8 +19,10 @@ from cursor_gateway import request_ids
 from cursor_gateway.admission import Admission, caller_of, check_content_type
 from cursor_gateway.agents import isolation
 from cursor_gateway.body import read_json
+from cursor_gateway.chat_socket import PATH as SOCKET_PATH
+from cursor_gateway.chat_socket import ChatSockets
 from cursor_gateway.core.models import Model
-from cursor_gateway.delivery import RECORD, REQUEST_ID, Delivery, json_response
+from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery, json_response
 from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, messages, responses
 from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.errors import (
@@ -62,6 +64,7 @@ class Server:
         self._started_at = int(time.time())
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._delivery = Delivery(settings, self._stopping)
+        self._sockets = ChatSockets(journal, self._delivery, self._answering)
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -108,6 +111,7 @@ class Server:
     async def drain(self) -> None:
         """Take nothing new, and let what is running finish within the grace."""
         self._draining = True
+        self._sockets.go_away()
         if self._site is not None:
             await self._site.stop()
         try:
@@ -120,6 +124,7 @@ class Server:
         self._draining = True
         if not self._stopping.done():
             self._stopping.set_result(None)
+        self._sockets.go_away()
         await self._runner.cleanup()
 
     def _application(self) -> web.Application:
@@ -131,6 +136,7 @@ class Server:
         for prefix in ("/v1", ""):
             for dialect in DIALECTS:
                 app.router.add_post(prefix + dialect.PATH, self._converser(dialect))
+            app.router.add_get(prefix + SOCKET_PATH, self._sockets.serve, allow_head=False)
             app.router.add_post(prefix + messages.COUNT_PATH, self._count_tokens)
             kept = prefix + responses.PATH + "/{id}"
             app.router.add_get(kept, self._show_response)
@@ -271,19 +277,25 @@ class Server:
             record = request[RECORD]
             record.model, record.stream = exchange.conversation.model, exchange.stream
             self._journal.note_request(record, await request.read())
-            directory = self._gateway.workspaces.choose(request.headers.get("X-Cursor-Workspace"))
-            with self._working():
-                answer = self._gateway.answer(
-                    exchange.conversation,
-                    directory,
-                    caller=caller_of(request.headers),
-                    may_resume=_wants(request, "X-Cursor-Session"),
-                    may_bridge=_wants(request, "X-Cursor-MCP"),
-                    record=record,
-                )
+            with self._answering(request, exchange, record) as answer:
                 return await self._delivery.deliver(request, exchange, answer)
 
         return converse
+
+    @contextmanager
+    def _answering(
+        self, request: web.Request, exchange: Exchange, record: Record
+    ) -> Iterator[Batches]:
+        directory = self._gateway.workspaces.choose(request.headers.get("X-Cursor-Workspace"))
+        with self._working():
+            yield self._gateway.answer(
+                exchange.conversation,
+                directory,
+                caller=caller_of(request.headers),
+                may_resume=_wants(request, "X-Cursor-Session"),
+                may_bridge=_wants(request, "X-Cursor-MCP"),
+                record=record,
+            )
 
     def _parse(self, dialect: Dialect, body: Mapping[str, Any]) -> Exchange:
         """Responses is the one dialect whose requests may refer to earlier ones."""

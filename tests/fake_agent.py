@@ -521,6 +521,11 @@ class Run:
         while True:
             signal.pause()
 
+    def do_await(self, name: str) -> None:
+        """Until a test puts the file `name` into its home."""
+        while not (HOME / name).exists():
+            time.sleep(0.01)
+
     def do_linger(self, _: str) -> None:
         self.lingers = True
 

@@ -15,7 +15,16 @@ IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "cl
 # Who may import whom: a module may use those to the right of it, and `errors`.
 ORDER = [
     *("cli", "cli_logs", "cli_mcp", "cli_doctor", "terminal", "doctor_checks", "doctor_probes"),
-    *("doctor", "lifetime", "server", "journal_routes", "refusals", "protocol", "delivery"),
+    *(
+        "doctor",
+        "lifetime",
+        "server",
+        "chat_socket",
+        "journal_routes",
+        "refusals",
+        "protocol",
+        "delivery",
+    ),
     *("gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge", "mcp_server"),
     *("mcp_connection", "sessions", "agents", "relay", "workspaces", "mcp_files"),
     *("response_store", "request_ids", "core", "errors"),
@@ -60,7 +69,7 @@ def test_dialects_are_known_at_the_edge_only() -> None:
         if path.parent.name != "dialects"
         and any(name.startswith("cursor_gateway.dialects") for name in imports(path))
     }
-    assert knowing == {"server", "refusals", "protocol", "delivery", "cli"}
+    assert knowing == {"server", "chat_socket", "refusals", "protocol", "delivery", "cli"}
 
 
 def test_one_module_imports_mcp() -> None:
