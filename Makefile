@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers chaos fuzz soak bench bench-parsing docs golden check clean
+.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers scaling chaos fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -14,6 +14,7 @@ help:
 	@echo "make coverage-all  branch coverage of everything, by all tests"
 	@echo "make clients   run real coding agents from npm against the gateway"
 	@echo "make mcp-servers  run real MCP servers from npm behind the bridge"
+	@echo "make scaling   two gateways behind a real HAProxy, one of which is killed or stopped"
 	@echo "make bench     measure the gateway against the floor of its stack (needs a C compiler)"
 	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make chaos     everything goes wrong at once; what must hold is checked from outside"
@@ -93,6 +94,11 @@ $(MCP_SERVERS)/.installed: Makefile
 
 mcp-servers: $(VENV)/.installed-dev $(MCP_SERVERS)/.installed
 	MCP_SERVERS_DIR=$(MCP_SERVERS) $(BIN)/python -m pytest -v tests/bridge/real_servers.py
+
+# Part of `make test` where haproxy is installed; skipped there, and a failure here, where it is not.
+scaling: $(VENV)/.installed-dev
+	@PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || { echo "make scaling needs haproxy (apt install haproxy)"; exit 1; }
+	$(BIN)/python -m pytest -v tests/scaling
 
 # Writes its figures to docs/measurements.md.
 bench: $(VENV)/.installed-dev

@@ -65,6 +65,8 @@ class Server:
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._delivery = Delivery(settings, self._stopping)
         self._sockets = ChatSockets(journal, self._delivery, self._answering)
+        # First it only says so, to whoever asks how it is; then it takes nothing new.
+        self._is_leaving = False
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -109,7 +111,10 @@ class Server:
         log.info("reloaded%s", f"; only a restart changes {', '.join(late)}" if late else "")
 
     async def drain(self) -> None:
-        """Take nothing new, and let what is running finish within the grace."""
+        """Say that the end is near, then take nothing new, and let what is running finish within
+        the grace."""
+        self._is_leaving = True
+        await asyncio.sleep(self._settings.shutdown_delay)
         self._draining = True
         self._sockets.go_away()
         if self._site is not None:
@@ -217,8 +222,8 @@ class Server:
     async def _health(self, request: web.Request) -> web.Response:
         """Open to probes without the key, which then see no more than they need."""
         health = self._gateway.health()
-        if self._draining:
-            health["status"] = "error"
+        if self._is_leaving:
+            health["status"] = "draining"
         if not self._admission.has_key(request.headers):
             health = {name: health[name] for name in ("status", "version", "auth", "mcp")}
         return json_response(health, 200 if health["status"] == "ok" else 503)

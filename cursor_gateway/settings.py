@@ -126,6 +126,11 @@ class Settings:
         "CURSOR_GATEWAY_SHUTDOWN_GRACE",
         "Seconds that running answers get to finish after the first Ctrl-C or SIGTERM.",
     )
+    shutdown_delay: float = setting(
+        0.0,
+        "CURSOR_GATEWAY_SHUTDOWN_DELAY",
+        "Seconds before that in which it still serves but `/health` says 503, for a balancer.",
+    )
     max_prompt_mb: int = setting(
         32,
         "CURSOR_GATEWAY_MAX_PROMPT_MB",
@@ -242,7 +247,7 @@ FIELDS: Mapping[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.f
 # socket, the slots, the agent and its directories.
 RELOADED = (
     *("api_key", "allowed_hosts", "cors_origins", "aliases", "keep_alive", "heartbeat"),
-    *("shutdown_grace", "debug", "timing"),
+    *("shutdown_grace", "shutdown_delay", "debug", "timing"),
 )
 
 

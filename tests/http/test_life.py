@@ -223,6 +223,29 @@ async def test_sigterm_lets_answers_finish_and_leaves_nothing(fake: FakeAgent) -
     assert list((fake.home / "tmp").iterdir()) == []
 
 
+async def test_before_it_stops_it_says_so_and_still_serves(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_SHUTDOWN_DELAY"] = "600"
+    async with (
+        gateway_process(fake) as (process, url),
+        aiohttp.ClientSession() as session,
+        streaming(url, "[[text:one]][[await:go]][[text:two]]") as running,
+    ):
+        frames = frames_of(running)
+        await anext(frames)
+        process.send_signal(signal.SIGTERM)
+        health: dict[str, Any] = {}
+        while health.get("status") != "draining":
+            async with session.get(url.removesuffix("/v1") + "/health") as response:
+                status, health = response.status, await response.json()
+        assert status == 503
+        async with streaming(url, "[[text:new]]") as response:
+            assert [frame async for frame in frames_of(response)][-1] == "[DONE]"
+        fake.put("go")
+        assert [frame async for frame in frames][-1] == "[DONE]"
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+
+
 async def test_an_answer_that_does_not_finish_in_time_is_told_why(fake: FakeAgent) -> None:
     fake.env["CURSOR_GATEWAY_SHUTDOWN_GRACE"] = "0.2"
     async with (
