@@ -26,7 +26,7 @@ from cursor_gateway.doctor import EDITOR, Bench, Check, Finding
 from cursor_gateway.errors import AgentNotFound
 from cursor_gateway.mcp_bridge import Bridge
 from cursor_gateway.presence import Presence, state_folder
-from cursor_gateway.settings import SettingsError, config_file
+from cursor_gateway.settings import FIELDS, SettingsError, config_file
 
 INSTALL = "curl https://cursor.com/install -fsS | bash"
 # The versions that docs/cursor-agent.md is about.
@@ -113,16 +113,17 @@ async def agent(bench: Bench) -> Sequence[Finding]:
     try:
         located = bench.agent.locate()
     except AgentNotFound as error:
-        if not settings.agent_executable:
+        named = "agent_command" if settings.agent_command else "agent_executable"
+        if not getattr(settings, named):
             return [Finding("fault", f"{error} ({looked})", fix=INSTALL)]
-        in_env = env.get("CURSOR_AGENT_EXECUTABLE")
+        variable = FIELDS[named].metadata["env"]
         file = shlex.quote(str(config_file(env)))
-        fix = "unset CURSOR_AGENT_EXECUTABLE" if in_env else f"{EDITOR} {file}"
+        fix = f"unset {variable}" if env.get(variable) else f"{EDITOR} {file}"
         return [Finding("fault", str(error), fix=fix)]
     if located.kind == "demo":
         words = "the demo agent answers, no model (setting `demo`)"
         return [Finding("note", words, "Its answers are canned.", "unset CURSOR_GATEWAY_DEMO")]
-    return [Finding("ok", f"{located.path} ({looked})")]
+    return [Finding("ok", located.path if located.reach else f"{located.path} ({looked})")]
 
 
 async def agent_version(bench: Bench) -> Sequence[Finding]:

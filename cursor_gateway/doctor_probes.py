@@ -284,13 +284,17 @@ def _no_spares(words: str, measured: dict[str, Any]) -> Finding:
 
 
 def _uses_relay(bench: Bench) -> bool:
-    return bench.settings.tool_channel != "text"
+    return bench.settings.tool_channel != "text" and not bench.agent.locate().reach
 
 
 def _timed(look: Look, seconds: float, *, relay: bool = False) -> Look:
     async def probe(bench: Bench) -> Sequence[Finding]:
         if relay and not _uses_relay(bench):
-            return [Finding("skipped", "the relay is not used (setting `tool_channel`)")]
+            return [
+                Finding(
+                    "skipped", "the relay is not used (setting `tool_channel` or `agent_command`)"
+                )
+            ]
         try:
             async with asyncio.timeout(seconds):
                 return await look(bench)

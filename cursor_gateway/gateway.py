@@ -40,6 +40,8 @@ _ASK_AGAIN_AFTER = 600.0
 _IGNORED_OFTEN = 2
 _IGNORED = "the agent did not fetch the relay's list of tools (an old CLI, or MCP is not allowed)"
 
+_ELSEWHERE = "the agent is elsewhere (agent_command), where the relay cannot be reached"
+
 
 class Gateway:
     """Owns everything that lives longer than a request. Made and used inside one event loop."""
@@ -300,7 +302,7 @@ class _Channel:
         self._served = dict.fromkeys(("relay", "text", "native"), 0)
 
     def is_relay(self, located: Located) -> bool:
-        if self._wanted == "text" or located.kind == "demo":
+        if self._wanted == "text" or located.kind == "demo" or located.reach:
             return False
         return self._wanted == "relay" or monotonic() >= self._ignored_until
 
@@ -319,9 +321,10 @@ class _Channel:
 
     def state(self, located: Located) -> dict[str, Any]:
         serves = self.is_relay(located) and not self._ignored
+        reason = _ELSEWHERE if located.reach else f"tool_channel is {self._wanted}"
         return {
             "channel": "relay" if serves else "text",
-            "reason": _IGNORED if self._ignored else f"tool_channel is {self._wanted}",
+            "reason": _IGNORED if self._ignored else reason,
             "served": dict(self._served),
         }
 

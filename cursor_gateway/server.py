@@ -17,7 +17,7 @@ from aiohttp import web
 
 from cursor_gateway import request_ids
 from cursor_gateway.admission import Admission, caller_of, check_content_type
-from cursor_gateway.agents import isolation
+from cursor_gateway.agents import elsewhere, isolation
 from cursor_gateway.body import read_json
 from cursor_gateway.chat_socket import PATH as SOCKET_PATH
 from cursor_gateway.chat_socket import ChatSockets
@@ -358,6 +358,7 @@ async def running(**settings: Any) -> AsyncIterator[Server]:
 async def serving(
     settings: Settings, env: Mapping[str, str], *, owns_process: bool = False
 ) -> AsyncIterator[Server]:
+    elsewhere.check(settings)
     if settings.isolate:
         isolation.check(env)
     gateway = Gateway(settings, env, owns_process=owns_process)

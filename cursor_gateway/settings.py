@@ -57,6 +57,11 @@ class Settings:
         "CURSOR_AGENT_EXECUTABLE",
         "The `cursor-agent` to run. Unset, it is looked for on PATH and in `~/.local/bin`.",
     )
+    agent_command: str = setting(
+        "",
+        "CURSOR_GATEWAY_AGENT_COMMAND",
+        "How to run it elsewhere: `ssh devbox cursor-agent`, `docker exec -i box cursor-agent`.",
+    )
     demo: str = setting(
         "off",
         "CURSOR_GATEWAY_DEMO",

@@ -104,6 +104,10 @@ def wrong_executable(fake: FakeAgent) -> None:
     fake.env["CURSOR_AGENT_EXECUTABLE"] = "/nowhere/cursor-agent"
 
 
+def wrong_command(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_AGENT_COMMAND"] = "no-such-ssh devbox cursor-agent"
+
+
 def wrong_key(fake: FakeAgent) -> None:
     fake.sign_out()
     fake.put("key", "crsr_right")
@@ -178,6 +182,7 @@ def missing_settings(fake: FakeAgent) -> None:
 PLANTED: dict[Callable[[FakeAgent], None], tuple[str, str]] = {
     no_agent: ("agent", "looked in "),
     wrong_executable: ("agent", "/nowhere/cursor-agent"),
+    wrong_command: ("agent", "no-such-ssh"),
     FakeAgent.sign_out: ("sign-in", "nobody is signed in"),
     wrong_key: ("sign-in", "API key is invalid"),
     wrong_endpoint: ("models", "ENOTFOUND"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import secrets
 import shlex
 import shutil
 import sys
@@ -16,6 +17,7 @@ from typing import Literal
 
 import orjson
 
+from cursor_gateway.agents import elsewhere
 from cursor_gateway.agents.child import Child
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.isolation import isolated
@@ -32,7 +34,12 @@ from cursor_gateway.core.agent_text import (
 )
 from cursor_gateway.core.prompt import Reading, render
 from cursor_gateway.core.relayed_tools import SERVER
-from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ContextTooLong
+from cursor_gateway.errors import (
+    AgentNotFound,
+    AgentTimedOut,
+    ContextTooLong,
+    UnsupportedParameter,
+)
 from cursor_gateway.relay import Line, Relay
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace, Workspaces
@@ -54,10 +61,14 @@ _WITHHELD = frozenset(
 class Located:
     kind: Literal["cursor-agent", "demo"]
     argv: tuple[str, ...]
+    # How many words of it lead to another machine or into a container, where the program is.
+    reach: int = 0
 
     @property
     def path(self) -> str:
-        return self.argv[0] if self.kind == "cursor-agent" else "built in"
+        if self.kind == "demo":
+            return "built in"
+        return shlex.join(self.argv) if self.reach else self.argv[0]
 
 
 def locate(settings: Settings, env: Mapping[str, str]) -> Located:
@@ -65,6 +76,8 @@ def locate(settings: Settings, env: Mapping[str, str]) -> Located:
     demo = Located("demo", (sys.executable, "-m", "cursor_gateway.agents.demo"))
     if settings.demo == "on":
         return demo
+    if settings.agent_command:
+        return _elsewhere(settings.agent_command, env)
     if settings.agent_executable:
         found = shutil.which(settings.agent_executable, path=env.get("PATH"))
         if not found:
@@ -79,6 +92,15 @@ def locate(settings: Settings, env: Mapping[str, str]) -> Located:
     if settings.demo == "if-missing":
         return demo
     raise AgentNotFound("`cursor-agent` is neither on PATH nor in ~/.local/bin.")
+
+
+def _elsewhere(command: str, env: Mapping[str, str]) -> Located:
+    """Whether there is an agent over there, only running it can tell."""
+    words = elsewhere.words_of(command)
+    found = shutil.which(words[0], path=env.get("PATH"))
+    if not found:
+        raise AgentNotFound(f"agent_command begins with {words[0]!r}, which is no program here.")
+    return Located("cursor-agent", (found, *words[1:]), reach=len(words) - 1)
 
 
 def _search(env: Mapping[str, str]) -> str | None:
@@ -128,7 +150,7 @@ class CursorCli:
     def locate(self) -> Located:
         """The agent to run. Looked for until it is found, and again when it is gone."""
         known = self._located
-        if known is None or known.kind == "demo" or not os.access(known.path, os.X_OK):
+        if known is None or known.kind == "demo" or not os.access(known.argv[0], os.X_OK):
             known = self._located = locate(self._settings, self._env)
         return known
 
@@ -207,11 +229,21 @@ class CursorCli:
 
     def _launch(self, order: Order, workspace: Workspace, line: Line | None) -> Child:
         """A process that has everything but its prompt."""
-        if order.conversation.callable_tools:
-            self._configure(order, workspace, line)
         located = self.locate()
-        argv = [*located.argv, *self._flags(order, workspace)]
-        log.debug("starting %s", argv)
+        flags = self._flags(order, workspace)
+        log.debug("starting %s", [*located.argv, *flags])
+        permissions = _permissions(order) if order.conversation.callable_tools else b""
+        if located.reach:
+            # The workspace is a local one, and only a name over there.
+            flags = [*flags, "--workspace"]
+            argv = self._carried(located, flags, workspace.scratch.name, permissions.decode())
+            return self._children.spawn(argv, self._env, workspace.path)
+        argv = [*located.argv, *flags, "--workspace", str(workspace.path)]
+        if permissions:
+            workspace.put(".cursor/cli.json", permissions)
+        if line is not None:
+            servers = self._relay.configuration(line)
+            workspace.put(".cursor/mcp.json", orjson.dumps(servers))
         # The demo agent is a part of the gateway, and has no model that could look around.
         if self._settings.isolate and located.kind != "demo":
             may_edit = self._settings.agent_mode == "agent"
@@ -224,6 +256,8 @@ class CursorCli:
         text = prompt.text.encode()
         if len(text) > self._settings.max_prompt_mb * 1024 * 1024:
             raise ContextTooLong(f"The conversation has {len(text)} bytes.")
+        if prompt.files and self.locate().reach:
+            raise UnsupportedParameter("Images do not reach an agent elsewhere (agent_command).")
         for name, data in prompt.files:
             run.workspace.put(name, data)
         return text
@@ -237,7 +271,7 @@ class CursorCli:
 
     def _flags(self, order: Order, workspace: Workspace) -> list[str]:
         flags = ["--print", "--output-format", "stream-json", "--stream-partial-output", "--trust"]
-        flags += ["--workspace", str(workspace.path), "--model", order.model]
+        flags += ["--model", order.model]
         # In `ask` a model is told that it cannot act, and would not call the client's tools either.
         has_tools = bool(order.conversation.callable_tools)
         acts = has_tools or (self._settings.agent_mode == "agent" and not workspace.is_scratch)
@@ -251,21 +285,12 @@ class CursorCli:
             flags += ["--resume", order.chat.session_id]
         return flags
 
-    def _configure(self, order: Order, workspace: Workspace, line: Line | None) -> None:
-        """Make the CLI refuse its own tools: a call of them is the client's, or nobody's.
-
-        The CLI obeys `deny` above all else, so with the relay only what is not on either list
-        keeps the user's own MCP servers out. Reading is left to it where it shall look at images.
-        """
-        denied = ["Shell(*)", "Write(**)", "WebFetch(*)"]
-        denied += [] if order.conversation.has_images else ["Read(**)"]
-        denied += [] if line else ["Mcp(*:*)"]
-        allowed = [f"Mcp({SERVER}:*)"] if line else []
-        permissions = {"permissions": {"allow": allowed, "deny": denied}}
-        workspace.put(".cursor/cli.json", orjson.dumps(permissions))
-        if line is not None:
-            servers = self._relay.configuration(line)
-            workspace.put(".cursor/mcp.json", orjson.dumps(servers))
+    def _carried(
+        self, located: Located, words: Sequence[str], place: str, permissions: str = ""
+    ) -> list[str]:
+        """The agent's command line, for an agent elsewhere; `place` is unique in this gateway."""
+        place = f"{self._children.scratch.name}-{place}"
+        return elsewhere.carried([*located.argv, *words], located.reach, place, permissions)
 
     async def sign_in(self) -> SignIn:
         seconds = self._settings.auth_check_timeout_ms / 1000
@@ -299,13 +324,20 @@ class CursorCli:
         """Run a short command to its end. Its stdout is a file: pipes were seen to lose the end."""
         for attempt in range(1, START_ATTEMPTS + 1):
             await self._starts.wait()
-            said = await self._ask_once([*self.locate().argv, *arguments], seconds)
+            said = await self._ask_once(arguments, seconds)
             if attempt == START_ATTEMPTS or not is_config_race(said.stderr):
                 break
             self._starts.space_out()
         return said
 
-    async def _ask_once(self, argv: Sequence[str], seconds: float) -> _Said:
+    def _question(self, arguments: Sequence[str]) -> list[str]:
+        located = self.locate()
+        if located.reach:
+            return self._carried(located, arguments, secrets.token_hex(4))
+        return [*located.argv, *arguments]
+
+    async def _ask_once(self, arguments: Sequence[str], seconds: float) -> _Said:
+        argv = self._question(arguments)
         with tempfile.TemporaryFile(dir=self._children.scratch) as output:
             child = self._children.spawn(
                 argv, self._env, self._children.scratch, stdout=output.fileno()
@@ -315,9 +347,8 @@ class CursorCli:
                 left = await child.exit_code(seconds) is not None
                 # Some commands answer and then do not leave; what they said counts.
                 if not left and not os.fstat(output.fileno()).st_size:
-                    raise AgentTimedOut(
-                        f"`{shlex.join(argv)}` said nothing within {seconds:g} seconds."
-                    )
+                    command = shlex.join([*self.locate().argv, *arguments])
+                    raise AgentTimedOut(f"`{command}` said nothing within {seconds:g} seconds.")
             finally:
                 self._children.retire(child)
             output.seek(0)
@@ -327,6 +358,19 @@ class CursorCli:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+
+def _permissions(order: Order) -> bytes:
+    """Make the CLI refuse its own tools: a call of them is the client's, or nobody's.
+
+    The CLI obeys `deny` above all else, so with the relay only what is not on either list
+    keeps the user's own MCP servers out. Reading is left to it where it shall look at images.
+    """
+    denied = ["Shell(*)", "Write(**)", "WebFetch(*)"]
+    denied += [] if order.conversation.has_images else ["Read(**)"]
+    denied += [] if order.by_relay else ["Mcp(*:*)"]
+    allowed = [f"Mcp({SERVER}:*)"] if order.by_relay else []
+    return orjson.dumps({"permissions": {"allow": allowed, "deny": denied}})
 
 
 @dataclass(frozen=True, slots=True)
