@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,11 +15,13 @@ import aiohttp
 import hypothesis
 import pytest
 import websockets
+from aiohttp import web
 from hypothesis import strategies as st
 
 from tests.conftest import Client, FakeAgent, Start, eventually, text_of
 from tests.http.dialogue import BASH
 
+API = Path(__file__).parents[2] / "docs" / "api.md"
 PATH = "/v1/chat/completions/ws"
 ENDS = ("done", "cancelled", "error")
 
@@ -424,7 +427,7 @@ async def test_each_request_has_its_record_under_an_id_of_its_own(client: Client
     ]
 
 
-# A client that nobody here wrote
+# Clients that nobody here wrote
 
 
 async def test_the_websockets_library_gets_its_answer(start: Start, fake: FakeAgent) -> None:
@@ -444,3 +447,56 @@ async def test_the_websockets_library_gets_its_answer(start: Start, fake: FakeAg
             assert text_of(heard[:-1]) == "Hello"
             assert await (await socket.ping()) >= 0
         assert socket.close_code == 1000
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium (apt install chromium)")
+async def test_what_the_docs_have_for_a_page_works_in_a_browser(
+    start: Start, fake: FakeAgent, tmp_path: Path
+) -> None:
+    section = API.read_text().split("## GET /v1/chat/completions/ws\n")[1].split("\n## ")[0]
+    script = section.split("```js\n")[1].split("```")[0]
+    fake.put("habits.json", json.dumps([["Tell me a story", "[[text:Once]][[await:end]]"]]))
+    async with start(api_key="s3cret") as client, page(client, script, tmp_path) as told:
+        assert await told.get() == "Once"
+        assert (await told.get())["type"] == "cancelled"
+    assert fake.processes() == []
+
+
+@asynccontextmanager
+async def page(client: Client, script: str, tmp_path: Path) -> AsyncIterator[asyncio.Queue[Any]]:
+    """A page on this machine that runs `script`, tells what it shows, and presses Escape."""
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    script = script.replace("127.0.0.1:32124", client.url("/").split("/")[2])
+    tell = (
+        "const tell = (words) => fetch('/told', {method: 'POST', body: JSON.stringify(words)});"
+        "socket.addEventListener('message', ({data}) => {"
+        "  if (JSON.parse(data).type) tell(JSON.parse(data));"
+        "  else if (document.body.textContent.trim() === 'Once') { tell('Once');"
+        "    document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'})); } });"
+    )
+    html = f"<script type=module>const key = 's3cret';\n{script}\n{tell}</script><body>"
+
+    async def show(request: web.BaseRequest) -> web.Response:
+        if request.path == "/told":
+            told.put_nowait(await request.json())
+        return web.Response(text=html, content_type="text/html")
+
+    runner = web.ServerRunner(web.Server(show))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    browser = await asyncio.create_subprocess_exec(
+        *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+        *(f"--user-data-dir={tmp_path}/profile", "--remote-debugging-port=0"),
+        f"http://127.0.0.1:{runner.addresses[0][1]}/",
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        yield told
+    finally:
+        browser.terminate()
+        await browser.wait()
+        await runner.cleanup()
