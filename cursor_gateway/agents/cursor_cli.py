@@ -230,15 +230,13 @@ class CursorCli:
     def _launch(self, order: Order, workspace: Workspace, line: Line | None) -> Child:
         """A process that has everything but its prompt."""
         located = self.locate()
-        flags = self._flags(order, workspace)
+        flags = self._flags(order, workspace, is_elsewhere=bool(located.reach))
         log.debug("starting %s", [*located.argv, *flags])
         permissions = _permissions(order) if order.conversation.callable_tools else b""
         if located.reach:
-            # The workspace is a local one, and only a name over there.
-            flags = [*flags, "--workspace"]
             argv = self._carried(located, flags, workspace.scratch.name, permissions.decode())
             return self._children.spawn(argv, self._env, workspace.path)
-        argv = [*located.argv, *flags, "--workspace", str(workspace.path)]
+        argv = [*located.argv, *flags]
         if permissions:
             workspace.put(".cursor/cli.json", permissions)
         if line is not None:
@@ -269,8 +267,9 @@ class CursorCli:
         tools = run.line.tools
         return Reading(image_folder, run.order.known, SERVER, tools.wait_tool, tools.aliases)
 
-    def _flags(self, order: Order, workspace: Workspace) -> list[str]:
+    def _flags(self, order: Order, workspace: Workspace, *, is_elsewhere: bool) -> list[str]:
         flags = ["--print", "--output-format", "stream-json", "--stream-partial-output", "--trust"]
+        flags += [] if is_elsewhere else ["--workspace", str(workspace.path)]
         flags += ["--model", order.model]
         # In `ask` a model is told that it cannot act, and would not call the client's tools either.
         has_tools = bool(order.conversation.callable_tools)
@@ -283,7 +282,8 @@ class CursorCli:
             flags.append("--approve-mcps")
         if order.chat is not None:
             flags += ["--resume", order.chat.session_id]
-        return flags
+        # At the end, where the script that goes along adds the directory over there.
+        return [*flags, "--workspace"] if is_elsewhere else flags
 
     def _carried(
         self, located: Located, words: Sequence[str], place: str, permissions: str = ""
