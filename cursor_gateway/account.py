@@ -124,6 +124,11 @@ class Account:
         return self._sign_in.value is not None and self._sign_in.value.authenticated
 
     @property
+    def name(self) -> str:
+        """Who is signed in, as far as the CLI says."""
+        return self._sign_in.value.account if self._sign_in.value else ""
+
+    @property
     def version(self) -> str:
         return self._version.value or ""
 

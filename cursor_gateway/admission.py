@@ -8,6 +8,8 @@ type (a form cannot send JSON without asking first).
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -58,6 +60,10 @@ class Admission:
             return origin
         raise OriginNotAllowed("Pages of that origin may not use this gateway.")
 
+    @property
+    def needs_key(self) -> bool:
+        return bool(self._key)
+
     def has_key(self, headers: Mapping[str, str]) -> bool:
         if not self._key:
             return True
@@ -65,6 +71,8 @@ class Admission:
         offered = [headers.get("x-api-key", "")]
         if scheme.lower() == "bearer":
             offered.append(bearer.strip())
+        elif scheme.lower() == "basic":
+            offered.append(_password(bearer))
         return any([_same(self._key, key) for key in offered])  # noqa: C419 - all, always
 
     def check_key(self, headers: Mapping[str, str]) -> None:
@@ -102,6 +110,15 @@ def _host_of(url: str) -> str:
     except ValueError:
         return ""
     return (split.hostname or "") if is_plain else ""
+
+
+def _password(encoded: str) -> str:
+    """Of HTTP Basic, the only way in which a browser itself asks for a key. The name is free."""
+    try:
+        pair = base64.b64decode(encoded, validate=True).decode("utf-8", "surrogateescape")
+    except (binascii.Error, ValueError):
+        return ""
+    return pair.partition(":")[2]
 
 
 def _same(key: bytes, offered: str) -> bool:

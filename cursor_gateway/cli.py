@@ -137,6 +137,7 @@ def _announce(server: Server, settings: Settings) -> None:
 
     console = stderr_console()
     console.print(f"[bold]cursor-gateway {__version__}[/] on [bold cyan]{server.base_url}[/]")
+    console.print(f"page {server.base_url.removesuffix('v1')}", highlight=False)
     try:
         agent = locate(settings, os.environ)
     except GatewayError as error:

@@ -101,16 +101,14 @@ def _act(
 
 def _target(client: Client, base_url: str, chosen: tuple[str, ...], settings: Settings) -> Target:
     from cursor_gateway.client import NO_KEY, Target
-    from cursor_gateway.core.models import AUTO, Model
+    from cursor_gateway.core.models import Model
+    from cursor_gateway.setup import models_for
 
     key = settings.api_key or NO_KEY
-    models = tuple(Model(name, name) for name in chosen)
-    if not models and client.lists_models:
-        models = _listed(base_url, key, settings)
-    if not chosen:
-        others = [model for model in models if model.id != AUTO]
-        models = (Model(AUTO, "Auto"), *others)
-    return Target(base_url, models, key)
+    if chosen:
+        return Target(base_url, tuple(Model(name, name) for name in chosen), key)
+    listed = _listed(base_url, key, settings) if client.lists_models else ()
+    return Target(base_url, models_for(client, listed), key)
 
 
 def _listed(base_url: str, key: str, settings: Settings) -> tuple[Model, ...]:

@@ -26,7 +26,7 @@ Batches = AsyncGenerator[list[Event], None]
 REQUEST_ID = web.RequestKey("request_id", str)
 RECORD = web.RequestKey("record", Record)
 
-_SSE_HEADERS = {
+SSE_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-cache",
     "X-Accel-Buffering": "no",
@@ -145,7 +145,7 @@ class _Stream:
     waiting for each batch with a time-out would cost more than all else that is done for it."""
 
     def __init__(self, request: web.Request, encoder: StreamEncoder, settings: Settings) -> None:
-        self.response = _EventStream(headers=_SSE_HEADERS)
+        self.response = _EventStream(headers=SSE_HEADERS)
         self._request = request
         self._encoder = encoder
         self._settings = settings

@@ -268,6 +268,7 @@ class Gateway:
             "status": "error" if problem else "ok",
             "version": __version__,
             "auth": "authenticated" if self.account.authenticated else "not_authenticated",
+            "account": self.account.name,
             "mcp": self.bridge.summary(),
             "mcp_servers": self.bridge.state(),
             "agent": agent,
@@ -276,6 +277,7 @@ class Gateway:
             "warm": self.agent.spares.state(),
             "sessions": {"parked": self._sessions.parked, "chats": self._sessions.chats},
             "loops_stopped": self._loops_stopped,
+            "record_prompts": self._settings.record_prompts,
         }
         if problem:
             state["error"] = {"code": problem.code, "message": problem.message}

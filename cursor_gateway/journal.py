@@ -141,6 +141,11 @@ class Record:
         return self.timeline.get("end", time.monotonic() - self._began)
 
     @property
+    def stage(self) -> tuple[int, str, str]:
+        """What differs as soon as anything but the time has changed."""
+        return len(self.timeline), self.outcome, self.model
+
+    @property
     def queue_wait(self) -> float | None:
         queued, started = self.timeline.get("queued"), self.timeline.get("started")
         return started - queued if queued is not None and started is not None else None
@@ -264,7 +269,8 @@ class Journal:
 def client_of(user_agent: str) -> str:
     """The program that asks, such as `claude-cli/2.1.3`, without the systems it names."""
     found = _PRODUCT.match(user_agent)
-    return found[0] if found else ""
+    # All browsers begin with the same word, which says nothing else.
+    return "browser" if user_agent.startswith("Mozilla/") else found[0] if found else ""
 
 
 def reason_of(exit_code: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aiohttp import web
 
 from cursor_gateway.delivery import json_response
@@ -9,11 +11,14 @@ from cursor_gateway.errors import InvalidRequest, RequestNotFound
 from cursor_gateway.gateway import Gateway
 from cursor_gateway.journal import RECENT, Journal
 from cursor_gateway.metrics import CONTENT_TYPE, Given
+from cursor_gateway.replay import as_curl
 
 LISTED = 100
 
 
-def journal_routes(journal: Journal, gateway: Gateway) -> list[web.RouteDef]:
+def journal_routes(
+    journal: Journal, gateway: Gateway, needs_key: Callable[[], bool]
+) -> list[web.RouteDef]:
     async def list_requests(request: web.Request) -> web.Response:
         limit = _limit(request.query.get("limit", str(LISTED)))
         records = [record for _, record in zip(range(limit), journal.listed(), strict=False)]
@@ -23,7 +28,8 @@ def journal_routes(journal: Journal, gateway: Gateway) -> list[web.RouteDef]:
         record = journal.find(request.match_info["id"])
         if record is None:
             raise RequestNotFound(f"Not among the running and the last {RECENT} requests.")
-        return json_response(record.as_json(with_words=True))
+        curl = as_curl(record, str(request.url.origin()), with_key=needs_key())
+        return json_response(record.as_json(with_words=True) | {"curl": curl})
 
     async def measure(request: web.Request) -> web.Response:
         text = journal.measured(_gauges(gateway))

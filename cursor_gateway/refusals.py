@@ -56,6 +56,9 @@ _ROUTES = (
     "GET /v1/models",
     "GET /v1/tools",
     "GET /v1/requests",
+    "GET /v1/events",
+    "GET /v1/clients",
     "GET /health",
     "GET /metrics",
+    "the page at /",
 )

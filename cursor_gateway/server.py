@@ -23,7 +23,7 @@ from cursor_gateway.chat_socket import PATH as SOCKET_PATH
 from cursor_gateway.chat_socket import ChatSockets
 from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery, json_response
-from cursor_gateway.dialects import DIALECTS, Dialect, Exchange, messages, responses
+from cursor_gateway.dialects import DIALECTS, NAMED, Dialect, Exchange, messages, responses
 from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.errors import (
     GatewayError,
@@ -34,14 +34,16 @@ from cursor_gateway.errors import (
     ToolNotFound,
     UnsupportedParameter,
 )
+from cursor_gateway.events import Events
 from cursor_gateway.gateway import Gateway
 from cursor_gateway.journal import NO_STATUS, Journal, Record, client_of
 from cursor_gateway.journal_routes import journal_routes
+from cursor_gateway.page_routes import FILES, SIGN_IN, page_routes
 from cursor_gateway.presence import holder
 from cursor_gateway.protocol import Runner
 from cursor_gateway.refusals import dialect_of, error_response, translated
 from cursor_gateway.response_store import ResponseStore
-from cursor_gateway.settings import Settings, SettingsError, load, reloaded
+from cursor_gateway.settings import Settings, SettingsError, is_loopback, load, reloaded
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +57,11 @@ _FAREWELL = 2.0
 
 
 class Server:
-    def __init__(self, settings: Settings, gateway: Gateway, journal: Journal) -> None:
+    def __init__(
+        self, settings: Settings, env: Mapping[str, str], gateway: Gateway, journal: Journal
+    ) -> None:
         self._settings = settings
+        self._env = env
         self._gateway = gateway
         self._journal = journal
         self._admission = Admission(settings)
@@ -152,8 +157,14 @@ class Server:
             app.router.add_get(f"{prefix}/tools", self._list_tools)
             app.router.add_post(prefix + "/tools/{id}/call", self._call_tool)
         app.router.add_get("/health", self._health)
-        app.router.add_routes(journal_routes(self._journal, self._gateway))
+        app.router.add_routes(journal_routes(self._journal, self._gateway, self._needs_key))
+        app.router.add_routes(page_routes(self._gateway.account, self._env, self._needs_key))
+        events = Events(self._journal, self._state, self._stopping)
+        app.router.add_routes(web.get(f"{prefix}/events", events.tell) for prefix in ("/v1", ""))
         return app
+
+    def _needs_key(self) -> bool:
+        return self._admission.needs_key
 
     @web.middleware
     async def _accompany(self, request: web.Request, handler: Respond) -> web.StreamResponse:
@@ -202,7 +213,8 @@ class Server:
             request[_ORIGIN] = origin
         if request.method == "OPTIONS":
             return web.Response(status=204)
-        if request.path != "/health":
+        is_file = request.path in FILES and is_loopback(request.remote or "")
+        if request.path != "/health" and not is_file:
             self._admission.check_key(request.headers)
         return await handler(request)
 
@@ -218,15 +230,21 @@ class Server:
             )
             response.headers["Access-Control-Expose-Headers"] = "X-Request-Id, Retry-After"
         response.headers["Vary"] = "Origin"
+        if response.status == 401 and request.path in FILES:
+            response.headers["WWW-Authenticate"] = SIGN_IN
 
     async def _health(self, request: web.Request) -> web.Response:
         """Open to probes without the key, which then see no more than they need."""
-        health = self._gateway.health()
-        if self._is_leaving:
-            health["status"] = "draining"
+        health = self._state()
         if not self._admission.has_key(request.headers):
             health = {name: health[name] for name in ("status", "version", "auth", "mcp")}
         return json_response(health, 200 if health["status"] == "ok" else 503)
+
+    def _state(self) -> dict[str, Any]:
+        health = self._gateway.health()
+        if self._is_leaving:
+            health["status"] = "draining"
+        return health
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         check_content_type(request.headers.get("Content-Type", ""))
@@ -363,7 +381,7 @@ async def serving(
         isolation.check(env)
     gateway = Gateway(settings, env, owns_process=owns_process)
     journal = Journal(settings, env)
-    server = Server(settings, gateway, journal)
+    server = Server(settings, env, gateway, journal)
     try:
         await server.start()
         await gateway.start()
@@ -380,12 +398,12 @@ def _wants(request: web.Request, header: str) -> bool:
 
 # What an agent answers, and the dialect's name in the journal.
 _CONVERSATIONS = {
-    ("POST", prefix + dialect.PATH): dialect.PATH.split("/")[1]
+    ("POST", prefix + dialect.PATH): name
     for prefix in ("/v1", "")
-    for dialect in DIALECTS
+    for name, dialect in NAMED.items()
 }
 # By probes and pages, every few seconds.
-_ASKED_OFTEN = ("/health", "/metrics", "/v1/requests")
+_ASKED_OFTEN = ("/health", "/metrics", "/v1/requests", "/v1/events", *FILES)
 
 
 def _cannot_listen(settings: Settings, error: OSError) -> str:

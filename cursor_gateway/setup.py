@@ -21,7 +21,7 @@ from urllib.error import URLError
 
 from cursor_gateway.client import FILE, NO_KEY, Client, Env, Target
 from cursor_gateway.config_files import Unreadable, format_of
-from cursor_gateway.core.models import Model
+from cursor_gateway.core.models import AUTO, Model
 from cursor_gateway.presence import state_folder
 
 Pointing = Literal["here", "elsewhere", "nowhere", "unreadable"]
@@ -169,6 +169,12 @@ def models_of(base_url: str, key: str, seconds: float = 5.0) -> tuple[Model, ...
         return tuple(Model(entry["id"], entry.get("name", entry["id"])) for entry in listed)
     except (URLError, OSError, ValueError, KeyError, TypeError):
         return ()
+
+
+def models_for(client: Client, listed: tuple[Model, ...]) -> tuple[Model, ...]:
+    """`auto` first, which becomes the default; the others for those that must know them by name."""
+    others = listed if client.lists_models else ()
+    return (Model(AUTO, "Auto"), *(model for model in others if model.id != AUTO))
 
 
 def masked(text: str, key: str) -> str:

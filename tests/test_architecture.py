@@ -20,7 +20,10 @@ ORDER = [
         "lifetime",
         "server",
         "chat_socket",
+        "page_routes",
+        "events",
         "journal_routes",
+        "replay",
         "refusals",
         "protocol",
         "delivery",
@@ -69,7 +72,8 @@ def test_dialects_are_known_at_the_edge_only() -> None:
         if path.parent.name != "dialects"
         and any(name.startswith("cursor_gateway.dialects") for name in imports(path))
     }
-    assert knowing == {"server", "chat_socket", "refusals", "protocol", "delivery", "cli"}
+    edge = {"server", "chat_socket", "replay", "refusals", "protocol", "delivery", "cli"}
+    assert knowing == edge
 
 
 def test_one_module_imports_mcp() -> None:

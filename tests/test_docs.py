@@ -33,7 +33,10 @@ def test_every_command_and_endpoint_is_in_the_docs() -> None:
         assert f"`cursor-gateway {command}" in readme
     for dialect in DIALECTS:
         assert f"## POST /v1{dialect.PATH}" in api
-    paths = ("models", "chat/completions/ws", "responses/{id}", "tools", "requests")
+    paths = (
+        *("models", "chat/completions/ws", "responses/{id}", "tools", "requests"),
+        *("events", "clients"),
+    )
     for path in (*(f"/v1/{name}" for name in paths), "/health", "/metrics"):
         assert f"## GET {path}" in api
     for name in FIELDS:

@@ -276,8 +276,13 @@ def _answer(options: dict[str, str], words: list[str], out: IO[str]) -> int:
 
 
 def _demo_answer(prompt: str) -> str:
+    if results := re.findall(r"<tool_result.*?>\n(.*?)\n</tool_result>\s*\Z", prompt, re.DOTALL):
+        return f"Your client's tool answered: {results[-1]}"
     turns = re.findall(r'<turn from="user">\n(.*?)\n</turn>', prompt, re.DOTALL)
     question = (turns[-1] if turns else prompt).strip()
+    # So that a newcomer sees a call go round: the page at `/` offers this tool.
+    if "time" in question.lower() and re.search(r"<tools>.*get_time.*</tools>", prompt, re.DOTALL):
+        return '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
     if "Reply with one JSON document" in prompt:
         return json.dumps({"demo": True, "question": question[:200]})
     return (

@@ -45,6 +45,8 @@ class Exchange(Protocol):
 
 class Dialect(Protocol):
     PATH: str
+    # The least that a request must have, besides its model.
+    EXAMPLE: Mapping[str, Any]
 
     def parse(self, body: Mapping[str, Any]) -> Exchange: ...
     def render_error(self, error: GatewayError, request_id: str) -> dict[str, Any]: ...
@@ -54,3 +56,5 @@ class Dialect(Protocol):
 
 
 DIALECTS: tuple[Dialect, ...] = (chat, messages, responses, completions)
+# By what the journal calls them.
+NAMED: Mapping[str, Dialect] = {dialect.PATH.split("/")[1]: dialect for dialect in DIALECTS}

@@ -49,9 +49,10 @@ from cursor_gateway.errors import (
     UnsupportedParameter,
 )
 
-__all__ = ["PATH", "parse", "render_error", "status_of"]
+__all__ = ["EXAMPLE", "PATH", "parse", "render_error", "status_of"]
 
 PATH = "/chat/completions"
+EXAMPLE: Mapping[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}
 
 
 def parse(body: Mapping[str, Any]) -> ChatExchange:

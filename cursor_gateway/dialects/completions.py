@@ -21,9 +21,10 @@ from cursor_gateway.dialects.openai_errors import render_error, status_of
 from cursor_gateway.dialects.openai_usage import render_usage
 from cursor_gateway.errors import GatewayError, MissingMessages, UnsupportedParameter
 
-__all__ = ["PATH", "parse", "render_error", "status_of"]
+__all__ = ["EXAMPLE", "PATH", "parse", "render_error", "status_of"]
 
 PATH = "/completions"
+EXAMPLE: Mapping[str, Any] = {"prompt": "Hello"}
 
 # Fields whose loss would change the answer.
 _CANNOT = ("echo", "suffix", "logprobs")

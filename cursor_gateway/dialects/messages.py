@@ -44,6 +44,10 @@ from cursor_gateway.errors import (
 
 PATH = "/messages"
 COUNT_PATH = "/messages/count_tokens"
+EXAMPLE: Mapping[str, Any] = {
+    "max_tokens": 1024,
+    "messages": [{"role": "user", "content": "Hello"}],
+}
 
 # A model's thoughts carry a signature of the provider's. Nobody checks ours: thoughts that come
 # back in the history are not given to the model again.

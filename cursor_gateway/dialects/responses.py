@@ -42,9 +42,10 @@ from cursor_gateway.dialects.response_items import (
 )
 from cursor_gateway.errors import GatewayError, MissingMessages, UnsupportedParameter
 
-__all__ = ["PATH", "parse", "render_error", "status_of"]
+__all__ = ["EXAMPLE", "PATH", "parse", "render_error", "status_of"]
 
 PATH = "/responses"
+EXAMPLE: Mapping[str, Any] = {"input": "Hello"}
 
 # Fields whose loss would change the answer: what they name is kept elsewhere, or cannot be had.
 _CANNOT = ("conversation", "prompt", "top_logprobs")

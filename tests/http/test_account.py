@@ -135,6 +135,7 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
         "status": "ok",
         "version": state["version"],
         "auth": "authenticated",
+        "account": "dev@example.com",
         "mcp": {"enabled": False, "servers": 0, "tools": 0},
         "mcp_servers": [],
         "agent": {"kind": "cursor-agent", "path": path, "version": "2026.09.18-fake"},
@@ -153,6 +154,7 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
         },
         "sessions": {"parked": 0, "chats": 0},
         "loops_stopped": 0,
+        "record_prompts": False,
     }
 
 

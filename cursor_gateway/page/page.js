@@ -1,0 +1,99 @@
+// The page as a whole: which view is shown, and the stream that keeps it true.
+
+import { ask, frames } from "./api.js";
+import { byId, copyButton, mark } from "./dom.js";
+import { showCharts } from "./charts.js";
+import { openClients } from "./clients.js";
+import { closeDetail, openDetail, refreshDetail } from "./detail.js";
+import { openPlayground } from "./playground.js";
+import { RequestTable } from "./requests.js";
+import { showNotices, showState } from "./state.js";
+
+const VIEWS = { requests: () => {}, playground: openPlayground, clients: openClients };
+const MOST_RECORDS = 500;
+// Between attempts to reach a gateway that does not answer.
+const PATIENCE_MS = [500, 1000, 2000, 5000];
+
+const records = new Map();
+const table = new RequestTable(byId("requests"), byId("filter"), byId("count"));
+const baseUrl = new URL("v1", location.href).href;
+
+let health = null;
+let failures = 0;
+
+// Views
+
+function route() {
+  const [wanted, id] = location.hash.slice(1).split("/");
+  if (wanted === "main") return;
+  const view = wanted in VIEWS ? wanted : "requests";
+  for (const name of Object.keys(VIEWS)) {
+    byId(`view-${name}`).hidden = name !== view;
+    const link = document.querySelector(`nav a[href="#${name}"]`);
+    if (name === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${byId(`${view}-title`).textContent} – cursor-gateway`;
+  VIEWS[view]({ baseUrl });
+  if (view === "requests" && id) openDetail(id, health);
+  else closeDetail();
+}
+
+// The stream
+
+async function follow() {
+  for (;;) {
+    try {
+      await listen();
+    } catch {
+      // Told below, like an end without a word.
+    }
+    failures += 1;
+    showStatus();
+    await new Promise((resolve) => setTimeout(resolve, PATIENCE_MS[Math.min(failures, PATIENCE_MS.length) - 1]));
+  }
+}
+
+async function listen() {
+  for await (const { event, data } of frames(await ask("v1/events"))) {
+    failures = 0;
+    if (event === "health") takeHealth(JSON.parse(data));
+    if (event === "requests") takeRecords(JSON.parse(data));
+    showStatus();
+  }
+}
+
+function takeHealth(fresh) {
+  health = fresh;
+  byId("version").textContent = health.version;
+  showState(byId("state"), byId("servers"), health);
+}
+
+function takeRecords(fresh) {
+  for (const record of fresh) records.set(keyOf(record), { ...record, seen: Date.now() });
+  for (const key of [...records.keys()].slice(0, Math.max(0, records.size - MOST_RECORDS))) records.delete(key);
+  table.show([...records.values()]);
+  showCharts(byId("charts"), [...records.values()]);
+  fresh.forEach((record) => refreshDetail(record, health));
+}
+
+// Clients choose ids, and may choose one twice.
+const keyOf = (record) => `${record.id} ${record.at}`;
+
+function showStatus() {
+  const [kind, words] = failures ? ["bad", "not reached"] : health?.status === "ok" ? ["good", "ready"] : ["warn", "not ready"];
+  const status = byId("status");
+  if (status.textContent !== words) {
+    status.replaceWith(Object.assign(mark(kind, words), { id: "status", role: "status" }));
+  }
+  showNotices(byId("notices"), health, failures);
+}
+
+byId("base-url").textContent = baseUrl;
+byId("copy-base-url").append(copyButton("the base URL", () => baseUrl));
+window.addEventListener("hashchange", route);
+setInterval(() => table.tick(), 1000);
+table.show([]);
+showCharts(byId("charts"), []);
+route();
+follow();

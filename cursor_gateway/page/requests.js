@@ -1,0 +1,101 @@
+// The table of requests, the newest first.
+
+import { el, mark } from "./dom.js";
+import { clock, count, duration } from "./format.js";
+
+const COLUMNS = [
+  ["time", "Time"], ["client", "Client"], ["model", "Model"], ["dialect", "Dialect"], ["channel", "Channel"],
+  ["first", "First token"], ["duration", "Duration"], ["input", "Tokens in"], ["output", "out"], ["outcome", "Outcome"],
+];
+
+const OUTCOMES = { running: "busy", complete: "good", client_gone: "warn" };
+const WORDS = { client_gone: "client left" };
+
+export function outcome(record) {
+  return mark(OUTCOMES[record.outcome] ?? "bad", WORDS[record.outcome] ?? record.outcome);
+}
+
+export const meant = (record) => record.resolved || record.model || "–";
+
+export class RequestTable {
+  #body = el("tbody", { role: "rowgroup" });
+  #empty = el("p", { class: "empty" });
+  #rows = new Map();
+  #records = [];
+
+  // Where a narrow screen stacks the cells, browsers forget that it is a table; the roles remind them.
+  constructor(place, filter, total) {
+    const head = COLUMNS.map(([name, words]) => el("th", { role: "columnheader", scope: "col", class: name }, words));
+    this.table = el("table", { role: "table", class: "requests", "aria-labelledby": "table-title" },
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, head)), this.#body);
+    this.filter = filter;
+    this.total = total;
+    place.append(this.table, this.#empty);
+    filter.addEventListener("input", () => this.#arrange());
+  }
+
+  show(records) {
+    this.#records = records;
+    const rows = new Map();
+    for (const record of records) {
+      const key = `${record.id} ${record.at}`;
+      const known = this.#rows.get(key);
+      rows.set(key, known?.record === record ? known : this.#row(record, known));
+    }
+    this.#rows = rows;
+    this.#arrange();
+  }
+
+  /** Running requests grow older by themselves. */
+  tick() {
+    for (const { record, row } of this.#rows.values()) {
+      if (record.outcome !== "running") continue;
+      row.querySelector(".duration").textContent = duration(record.duration_ms + Date.now() - record.seen);
+    }
+  }
+
+  /** A new record in an old row keeps the row, and so the focus in it. */
+  #row(record, known) {
+    const row = known?.row ?? el("tr", { role: "row", onclick: open });
+    const fresh = cells(record);
+    if (known) fresh[0] = row.firstChild;
+    row.replaceChildren(...fresh);
+    return { record, row, text: Object.values(fresh).map((cell) => cell.textContent).join(" ").toLowerCase() };
+  }
+
+  #arrange() {
+    const wanted = this.filter.value.trim().toLowerCase();
+    const shown = [...this.#rows.values()].filter(({ text }) => text.includes(wanted)).reverse().map(({ row }) => row);
+    shown.forEach((row, at) => {
+      if (this.#body.children[at] !== row) this.#body.insertBefore(row, this.#body.children[at] ?? null);
+    });
+    while (this.#body.children.length > shown.length) this.#body.lastChild.remove();
+    this.table.hidden = !shown.length;
+    this.#empty.hidden = shown.length > 0;
+    this.#empty.textContent = this.#records.length ? "No request fits the filter." : "No requests yet. Ask something in the playground, or point a client here.";
+    this.total.textContent = wanted ? `${shown.length} of ${this.#records.length}` : this.#records.length || "";
+  }
+}
+
+function cells(record) {
+  const tokens = record.tokens;
+  const values = {
+    time: el("a", { href: `#requests/${record.id}` }, clock(record.at)),
+    client: record.client || "–",
+    model: meant(record),
+    dialect: record.dialect,
+    channel: record.channel ?? "",
+    first: duration(record.first_token_ms),
+    duration: duration(record.duration_ms),
+    input: count(tokens?.input),
+    output: count(tokens?.output),
+    outcome: outcome(record),
+  };
+  return COLUMNS.map(([name, words]) => el("td", { role: "cell", class: name, "data-name": words }, values[name]));
+}
+
+/** A click anywhere in a row is one on its link; marking text is not a click. */
+function open(event) {
+  if (event.target.closest("a") || String(getSelection())) return;
+  event.currentTarget.querySelector("a").click();
+}
