@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers scaling chaos fuzz soak bench bench-parsing docs golden check clean
+.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers scaling page chaos fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -15,6 +15,7 @@ help:
 	@echo "make clients   run real coding agents from npm against the gateway"
 	@echo "make mcp-servers  run real MCP servers from npm behind the bridge"
 	@echo "make scaling   two gateways behind a real HAProxy, one of which is killed or stopped"
+	@echo "make page      try the page in a real Chromium"
 	@echo "make bench     measure the gateway against the floor of its stack (needs a C compiler)"
 	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make chaos     everything goes wrong at once; what must hold is checked from outside"
@@ -100,6 +101,20 @@ scaling: $(VENV)/.installed-dev
 	@PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || { echo "make scaling needs haproxy (apt install haproxy)"; exit 1; }
 	$(BIN)/python -m pytest -v tests/scaling
 
+# A driver for the browser and axe-core, a quarter of a gigabyte; the browser itself is the machine's.
+PAGE := .page
+export CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+$(PAGE)/.installed: Makefile $(VENV)/bin/python
+	@command -v npm >/dev/null || { echo "make page needs node and npm"; exit 1; }
+	mkdir -p $(PAGE)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target $(PAGE)/python playwright==1.65.0
+	cd $(PAGE) && npm install --no-fund --no-audit --loglevel=error --no-save axe-core@4.14.0
+	@touch $@
+
+page: $(VENV)/.installed-dev $(PAGE)/.installed
+	@test -n "$(CHROMIUM)" || { echo "make page needs chromium (Debian: apt install chromium), or CHROMIUM=/path/to/it"; exit 1; }
+	PAGE_DIR=$(PAGE) PYTHONPATH=$(PAGE)/python $(BIN)/python -m pytest -v tests/page/in_chromium.py
+
 # Writes its figures to docs/measurements.md.
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks
@@ -128,4 +143,4 @@ golden: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.dialects.golden
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(MCP_SERVERS) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) $(MCP_SERVERS) $(PAGE) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ let isOpen = false;
 export async function openClients({ baseUrl }) {
   if (isOpen) return;
   isOpen = true;
-  const place = byId("clients");
+  const place = byId("client-list");
   try {
     const { data } = await get("v1/clients");
     const installedFirst = [...data].sort((one, other) => other.installed - one.installed);

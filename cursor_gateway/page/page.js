@@ -15,7 +15,7 @@ const MOST_RECORDS = 500;
 const PATIENCE_MS = [500, 1000, 2000, 5000];
 
 const records = new Map();
-const table = new RequestTable(byId("requests"), byId("filter"), byId("count"));
+const table = new RequestTable(byId("request-table"), byId("filter"), byId("count"));
 const baseUrl = new URL("v1", location.href).href;
 
 let health = null;

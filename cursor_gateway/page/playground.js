@@ -8,7 +8,7 @@ import { count, duration } from "./format.js";
 let desk = null;
 
 export function openPlayground() {
-  desk ??= new Desk(byId("playground"));
+  desk ??= new Desk(byId("desk"));
 }
 
 class Desk {
