@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test lint format types coverage coverage-all clients mcp-servers scaling page chaos fuzz soak bench bench-parsing docs golden check clean
+.PHONY: chromium help serve test lint format types coverage coverage-all clients mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -111,9 +111,17 @@ $(PAGE)/.installed: Makefile $(VENV)/bin/python
 	cd $(PAGE) && npm install --no-fund --no-audit --loglevel=error --no-save axe-core@4.14.0
 	@touch $@
 
-page: $(VENV)/.installed-dev $(PAGE)/.installed
+page page-pictures: export PAGE_DIR := $(PAGE)
+page page-pictures: export PYTHONPATH := $(PAGE)/python
+page: $(VENV)/.installed-dev $(PAGE)/.installed chromium
+	$(BIN)/python -m pytest -v tests/page/in_chromium.py
+
+# Writes the pictures of docs/page.md anew.
+page-pictures: $(VENV)/.installed-dev $(PAGE)/.installed chromium
+	$(BIN)/python -m tests.page.screenshots
+
+chromium:
 	@test -n "$(CHROMIUM)" || { echo "make page needs chromium (Debian: apt install chromium), or CHROMIUM=/path/to/it"; exit 1; }
-	PAGE_DIR=$(PAGE) PYTHONPATH=$(PAGE)/python $(BIN)/python -m pytest -v tests/page/in_chromium.py
 
 # Writes its figures to docs/measurements.md.
 bench: $(VENV)/.installed-dev

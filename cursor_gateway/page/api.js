@@ -50,7 +50,9 @@ let asking = null;
 /** Several requests may find out at once that there is no key; people are asked once. */
 async function newKey(wrong) {
   if (sessionStorage.getItem(KEPT) !== wrong) return;
-  asking ??= askForKey(wrong).finally(() => { asking = null; });
+  asking ??= askForKey(wrong).finally(() => {
+    asking = null;
+  });
   await asking;
 }
 

@@ -12,13 +12,22 @@ const GET_TIME = {
     description: "The present date and time, as the user's browser knows it.",
     parameters: {
       type: "object",
-      properties: { timezone: { type: "string", description: "An IANA name, such as Europe/Berlin. The user's own if left out." } },
+      properties: {
+        timezone: {
+          type: "string",
+          description: "An IANA name, such as Europe/Berlin. The user's own if left out.",
+        },
+      },
     },
   },
 };
 
 function getTime({ timezone } = {}) {
-  return new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "long", timeZone: timezone || undefined }).format(new Date());
+  return new Intl.DateTimeFormat("en-GB", {
+    dateStyle: "full",
+    timeStyle: "long",
+    timeZone: timezone || undefined,
+  }).format(new Date());
 }
 
 /** What the tool says to a call; a model reads its mistakes as results too. */
@@ -50,18 +59,29 @@ export class Chat {
         if (!turn.calls.length) return;
         yield* this.#execute(turn.calls);
       }
+      throw new Refused({
+        message: `The model called tools ${MOST_ROUNDS} times in a row; the page stops here.`,
+      });
     } catch (error) {
-      if (signal.aborted && turn?.text && !turn.calls.length) this.#messages.push({ role: "assistant", content: turn.text });
+      if (signal.aborted && turn?.text && !turn.calls.length)
+        this.#messages.push({ role: "assistant", content: turn.text });
       else this.#messages.length = before;
       throw error;
     }
   }
 
   async *#round(turn, { model, withTool, signal }) {
-    const response = await post("v1/chat/completions", {
-      model, stream: true, stream_options: { include_usage: true }, messages: this.#messages,
-      ...(withTool && { tools: [GET_TIME] }),
-    }, { signal });
+    const response = await post(
+      "v1/chat/completions",
+      {
+        model,
+        stream: true,
+        stream_options: { include_usage: true },
+        messages: this.#messages,
+        ...(withTool && { tools: [GET_TIME] }),
+      },
+      { signal },
+    );
     yield { kind: "asked", requestId: response.headers.get("X-Request-Id") };
     for await (const { data } of frames(response)) {
       if (data === "[DONE]") {
@@ -107,7 +127,15 @@ class Turn {
   }
 
   message() {
-    const calls = this.calls.map(({ id, name, arguments: words }) => ({ id, type: "function", function: { name, arguments: words } }));
-    return { role: "assistant", content: this.text || null, ...(calls.length && { tool_calls: calls }) };
+    const calls = this.calls.map(({ id, name, arguments: words }) => ({
+      id,
+      type: "function",
+      function: { name, arguments: words },
+    }));
+    return {
+      role: "assistant",
+      content: this.text || null,
+      ...(calls.length && { tool_calls: calls }),
+    };
   }
 }

@@ -1,7 +1,7 @@
 // One request: what it was, where its time went, and how to repeat it.
 
 import { get } from "./api.js";
-import { byId, el, show, snippet, svg } from "./dom.js";
+import { byId, el, prose, show, snippet, svg } from "./dom.js";
 import { count, duration, whole } from "./format.js";
 import { meant, outcome } from "./requests.js";
 
@@ -28,7 +28,7 @@ dialog.addEventListener("click", (event) => {
 
 export async function openDetail(id, health) {
   openId = id;
-  fill(el("p", { class: "quiet" }, "Loading…"));
+  fill(el("p.quiet", "Loading…"));
   if (!dialog.open) dialog.showModal();
   await load(id, health);
 }
@@ -46,91 +46,123 @@ export function refreshDetail(record, health) {
 async function load(id, health) {
   try {
     const record = await get(`v1/requests/${encodeURIComponent(id)}`);
-    if (id === openId) fill(facts(record), timeline(record), agents(record), words(record, health), replay(record, health));
+    if (id === openId)
+      fill(facts(record), timeline(record), agents(record), words(record, health), replay(record));
   } catch (error) {
-    if (id === openId) fill(el("p", { class: "notice bad" }, error.message));
+    if (id === openId) fill(el("p.notice.bad", prose(error.message)));
   }
 }
 
 function fill(...parts) {
-  const close = el("button", { type: "button", class: "close", "aria-label": "Close" }, "×");
-  show(dialog, el("div", { class: "panel" },
-    el("div", { class: "panel-head" }, el("h2", { id: "detail-title" }, "Request ", el("code", {}, openId)), close), parts));
+  const close = el("button.close", { type: "button", "aria-label": "Close" }, "×");
+  show(
+    dialog,
+    el(
+      "div.panel",
+      el("div.panel-head", el("h2", { id: "detail-title" }, "Request ", el("code", openId)), close),
+      parts,
+    ),
+  );
   dialog.querySelector(".close").onclick = () => dialog.close();
 }
 
 function facts(record) {
   const asked = record.model && record.model !== record.resolved ? `asked for ${record.model}` : "";
-  const { input, output, cached, estimated } = record.tokens ?? {};
-  return el("dl", { class: "facts" },
+  return el(
+    "dl.facts",
     fact("Outcome", outcome(record), record.status && ` status ${record.status}`),
     fact("When", whole(record.at)),
     fact("Client", record.client || "–"),
-    fact("Model", meant(record), asked && el("span", { class: "quiet" }, ` ${asked}`)),
+    fact("Model", meant(record), asked && el("span.quiet", ` ${asked}`)),
     fact("Dialect", record.dialect, record.stream ? ", streamed" : ", whole"),
     fact("Channel of tools", record.channel ?? "not known yet"),
-    fact("Tokens", record.tokens ? `${count(input)} in, ${count(cached)} of them cached, ${count(output)} out${estimated ? " (estimated)" : ""}` : "–"),
+    fact("Tokens", record.tokens ? tokens(record.tokens) : "–"),
     record.calls.length > 0 && fact("Tool calls", record.calls.join(", ")),
     record.loop && fact("Loop guard", JSON.stringify(record.loop)),
-    record.chat && fact("Chat", el("code", {}, record.chat)),
+    record.chat && fact("Chat", el("code", record.chat)),
   );
 }
 
-const fact = (name, ...value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+function tokens({ input, output, cached, estimated }) {
+  const counted = `${count(input)} in, ${count(cached)} of them cached, ${count(output)} out`;
+  return estimated ? `${counted} (estimated)` : counted;
+}
+
+const fact = (name, ...value) => el("div", el("dt", name), el("dd", value));
 
 function timeline(record) {
   const moments = Object.entries(record.timeline).sort(([, one], [, other]) => one - other);
   const whole = Math.max(record.duration_ms, 1);
   let before = 0;
   const rows = moments.map(([name, at]) => {
-    const row = el("tr", {},
+    const row = el(
+      "tr",
       el("th", { scope: "row" }, MOMENTS[name] ?? name),
-      el("td", { class: "number" }, duration(at)),
-      el("td", { class: "number quiet" }, `+${duration(at - before)}`),
-      el("td", { class: "span" }, bar(before / whole, at / whole)));
+      el("td.number", duration(at)),
+      el("td.number.quiet", `+${duration(at - before)}`),
+      el("td.span", bar(before / whole, at / whole)),
+    );
     before = at;
     return row;
   });
-  return section("Timeline", el("table", { class: "timeline" },
-    el("thead", {}, el("tr", {}, ["Moment", "After", "Step"].map((name) => el("th", { scope: "col" }, name)), el("td", {}))),
-    el("tbody", {}, rows)));
+  const names = ["Moment", "After", "Step"].map((name) => el("th", { scope: "col" }, name));
+  const head = el("thead", el("tr", names, el("td")));
+  return section("Timeline", el("table.timeline", head, el("tbody", rows)));
 }
 
 function bar(from, to) {
   const x = from * 100;
   const width = Math.max((to - from) * 100, 0.6);
-  return svg("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
-    svg("rect", { x: Math.min(x, 100 - width), width, y: 0, height: 8 }));
+  return svg(
+    "svg",
+    { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
+    svg("rect", { x: Math.min(x, 100 - width), width, y: 0, height: 8 }),
+  );
 }
 
 function agents(record) {
-  return record.agents.length > 0 && section("Agent", el("ul", { class: "plain" }, record.agents.map((agent) =>
-    el("li", {}, agent.how, agent.spare && ", a spare", `, process ${agent.pid}`,
-      agent.exit == null ? ", still there" : `, exit code ${agent.exit}`))));
+  const lines = record.agents.map(({ how, spare, pid, exit }) => {
+    const end = exit == null ? "still there" : `exit code ${exit}`;
+    return el("li", [how, spare && "a spare", `process ${pid}`, end].filter(Boolean).join(", "));
+  });
+  return lines.length > 0 && section("Agent", el("ul.plain", lines));
 }
+
+const NOT_RECORDED =
+  "What was asked and answered is not recorded. Start the gateway with `--record-prompts` to " +
+  "keep it.";
+const NOT_KEPT = "What was asked and answered is kept for the last 50 requests only.";
 
 function words(record, health) {
   if (record.request == null) {
-    const why = health?.record_prompts
-      ? "What was asked is kept for the last 50 requests only."
-      : ["What was asked and answered is not recorded. Start the gateway with ", el("code", {}, "--record-prompts"), " to keep it."];
-    return section("Words", el("p", { class: "quiet" }, why));
+    const why = health?.record_prompts ? NOT_KEPT : NOT_RECORDED;
+    return section("Words", el("p.quiet", prose(why)));
   }
   const { text, thinking, calls } = record.answer;
-  return section("Words",
+  return section(
+    "Words",
     fold("Request", record.request),
     thinking && fold("Thinking", thinking),
     text && fold("Answer", text, true),
-    calls.map((call) => fold(`Call of ${call.name}`, call.arguments, true)));
+    calls.map((call) => fold(`Call of ${call.name}`, call.arguments, true)),
+  );
 }
 
-const fold = (title, text, open = false) => el("details", { open },
-  el("summary", {}, title), el("pre", { class: "words", tabindex: "0", "aria-label": title }, text));
+const fold = (title, text, open = false) =>
+  el(
+    "details",
+    { open },
+    el("summary", title),
+    el("pre.words", { tabindex: "0", "aria-label": title }, text),
+  );
 
-function replay(record, health) {
-  return section("Replay",
-    record.request == null && el("p", { class: "quiet" }, "Same route and model, with a small prompt in place of the real one."),
-    snippet("the curl command", record.curl, { label: "curl command" }));
+function replay(record) {
+  return section(
+    "Replay",
+    record.request == null &&
+      el("p.quiet", "Same route and model, with a small prompt in place of the real one."),
+    snippet("the curl command", record.curl, { label: "curl command" }),
+  );
 }
 
-const section = (title, ...parts) => el("section", {}, el("h3", {}, title), parts);
+const section = (title, ...parts) => el("section", el("h3", title), parts);

@@ -50,12 +50,17 @@ async function follow() {
     }
     failures += 1;
     showStatus();
-    await new Promise((resolve) => setTimeout(resolve, PATIENCE_MS[Math.min(failures, PATIENCE_MS.length) - 1]));
+    const pause = PATIENCE_MS[failures - 1] ?? PATIENCE_MS.at(-1);
+    await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
 
 async function listen() {
-  for await (const { event, data } of frames(await ask("v1/events"))) {
+  const response = await ask("v1/events");
+  // It begins with all that the gateway remembers; what only the page remembers may never end.
+  records.clear();
+  takeRecords([]);
+  for await (const { event, data } of frames(response)) {
     failures = 0;
     if (event === "health") takeHealth(JSON.parse(data));
     if (event === "requests") takeRecords(JSON.parse(data));
@@ -71,17 +76,25 @@ function takeHealth(fresh) {
 
 function takeRecords(fresh) {
   for (const record of fresh) records.set(keyOf(record), { ...record, seen: Date.now() });
-  for (const key of [...records.keys()].slice(0, Math.max(0, records.size - MOST_RECORDS))) records.delete(key);
+  const tooMany = Math.max(0, records.size - MOST_RECORDS);
+  for (const key of [...records.keys()].slice(0, tooMany)) records.delete(key);
   table.show([...records.values()]);
-  showCharts(byId("charts"), [...records.values()]);
+  drawCharts();
   fresh.forEach((record) => refreshDetail(record, health));
 }
 
 // Clients choose ids, and may choose one twice.
 const keyOf = (record) => `${record.id} ${record.at}`;
 
+const drawCharts = () => showCharts(byId("charts"), [...records.values()]);
+
+function condition() {
+  if (failures) return ["bad", "not reached"];
+  return health?.status === "ok" ? ["good", "ready"] : ["warn", "not ready"];
+}
+
 function showStatus() {
-  const [kind, words] = failures ? ["bad", "not reached"] : health?.status === "ok" ? ["good", "ready"] : ["warn", "not ready"];
+  const [kind, words] = condition();
   const status = byId("status");
   if (status.textContent !== words) {
     status.replaceWith(Object.assign(mark(kind, words), { id: "status", role: "status" }));
@@ -93,7 +106,7 @@ byId("base-url").textContent = baseUrl;
 byId("copy-base-url").append(copyButton("the base URL", () => baseUrl));
 window.addEventListener("hashchange", route);
 setInterval(() => table.tick(), 1000);
-table.show([]);
-showCharts(byId("charts"), []);
+setInterval(drawCharts, 5000);
+takeRecords([]);
 route();
 follow();

@@ -2,60 +2,71 @@
 
 import { get } from "./api.js";
 import { Chat } from "./chat.js";
-import { byId, el, prose, say } from "./dom.js";
+import { byId, el, prose, say, show, speech } from "./dom.js";
 import { count, duration } from "./format.js";
 
 let desk = null;
 
 export function openPlayground() {
   desk ??= new Desk(byId("desk"));
+  desk.listModels();
 }
 
 class Desk {
   #chat = new Chat();
   #stop = null;
+  #isListed = false;
 
   constructor(place) {
     this.model = el("select", { id: "model" }, el("option", { value: "auto" }, "auto"));
     this.withTool = el("input", { type: "checkbox", id: "with-tool", checked: true });
-    this.question = el("textarea", { id: "question", rows: "3", placeholder: "Ask something", "aria-label": "Question", "aria-keyshortcuts": "Enter" });
-    this.send = el("button", { type: "submit", class: "primary" }, "Send");
-    this.halt = el("button", { type: "button", hidden: true, onclick: () => this.#stop?.abort() }, "Stop");
-    this.transcript = el("div", { class: "transcript", role: "log", "aria-label": "Conversation", tabindex: "0" }, this.#greeting());
-    const form = el("form", { class: "composer", onsubmit: (event) => this.#submit(event) },
-      this.question,
-      el("div", { class: "controls" },
-        el("label", { class: "choice" }, "Model ", this.model),
-        el("label", { class: "choice" }, this.withTool, " Offer the tool ", el("code", {}, "get_time")),
-        el("span", { class: "space" }),
-        el("button", { type: "button", class: "plain-button", onclick: () => this.#renew() }, "New chat"),
-        this.halt, this.send));
+    this.question = el("textarea", {
+      id: "question",
+      rows: "3",
+      placeholder: "Ask something",
+      "aria-label": "Question",
+      "aria-keyshortcuts": "Enter",
+    });
+    this.send = el("button.primary", { type: "submit" }, "Send");
+    this.halt = button("button.primary", "Stop", () => this.#stop?.abort());
+    this.halt.hidden = true;
+    const log = { role: "log", "aria-label": "Conversation", tabindex: "0" };
+    this.transcript = el("div.transcript", log, greeting());
+    const controls = el(
+      "div.controls",
+      el("label.choice", "Model ", this.model),
+      el("label.choice", this.withTool, " Offer the tool ", el("code", "get_time")),
+      el("span.space"),
+      button("button.plain-button", "New chat", () => this.#renew()),
+      this.halt,
+      this.send,
+    );
+    const onsubmit = (event) => this.#submit(event);
+    const form = el("form.composer", { onsubmit }, this.question, controls);
     this.question.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) this.#submit(event);
     });
     place.append(this.transcript, form);
-    this.#listModels();
   }
 
-  #greeting() {
-    return el("p", { class: "empty" }, "A chat through the gateway, as a client has it. Ask for the time to see a tool call go round: the model asks, this page answers.");
-  }
-
-  async #listModels() {
+  /** Once is enough. Where that fails `auto` still works, and the notice says what is wrong. */
+  async listModels() {
+    if (this.#isListed) return;
+    this.#isListed = true;
     try {
       const { data } = await get("v1/models");
-      const ids = data.map((model) => model.id);
-      this.model.replaceChildren(...data.map(({ id, name }) => el("option", { value: id }, name && name !== id ? `${id} – ${name}` : id)));
-      if (ids.includes("auto")) this.model.value = "auto";
-    } catch (error) {
-      this.transcript.append(refusal(error));
+      const chosen = this.model.value;
+      this.model.replaceChildren(...data.map(option));
+      this.model.value = data.some((model) => model.id === chosen) ? chosen : data[0]?.id;
+    } catch {
+      this.#isListed = false;
     }
   }
 
   #renew() {
     this.#stop?.abort();
     this.#chat = new Chat();
-    this.transcript.replaceChildren(this.#greeting());
+    this.transcript.replaceChildren(greeting());
     this.question.focus();
   }
 
@@ -64,7 +75,7 @@ class Desk {
     const question = this.question.value.trim();
     if (!question || this.#stop) return;
     this.transcript.querySelector(".empty")?.remove();
-    this.transcript.append(el("div", { class: "message user" }, el("p", { class: "who" }, "You"), el("p", { class: "words" }, question)));
+    this.transcript.append(el("div.message.user", el("p.who", "You"), el("p.words", question)));
     this.question.value = "";
     const answer = new Answer(this.transcript);
     this.#work(new AbortController());
@@ -79,7 +90,11 @@ class Desk {
   }
 
   async #fill(answer, question) {
-    const options = { model: this.model.value, withTool: this.withTool.checked, signal: this.#stop.signal };
+    const options = {
+      model: this.model.value,
+      withTool: this.withTool.checked,
+      signal: this.#stop.signal,
+    };
     for await (const event of this.#chat.ask(question, options)) answer[event.kind](event);
   }
 
@@ -89,7 +104,7 @@ class Desk {
       say("The answer was stopped.");
       return;
     }
-    answer.end();
+    answer.breakOff();
     this.transcript.append(refusal(error));
     this.question.value ||= question;
     say("That failed.");
@@ -112,11 +127,12 @@ class Answer {
   #tokens = null;
   #cards = new Map();
   #part = null;
+  #spoken = [];
 
   constructor(transcript) {
     this.transcript = transcript;
-    this.place = el("div", { class: "message model" }, el("p", { class: "who" }, "Model"));
-    this.foot = el("p", { class: "foot quiet" }, "waiting…");
+    this.place = el("div.message.model", el("p.who", "Model"));
+    this.foot = el("p.foot.quiet", "waiting…");
     this.place.append(this.foot);
     transcript.append(this.place);
     this.#follow(true);
@@ -129,14 +145,15 @@ class Answer {
 
   thinking({ text }) {
     this.#grow("thinking", text, () => {
-      const words = el("p", { class: "words" });
-      return [el("details", { class: "thinking" }, el("summary", {}, "Thinking"), words), words];
+      const words = el("p.words");
+      return [el("details.thinking", el("summary", "Thinking"), words), words];
     });
   }
 
   text({ text }) {
     this.#grow("text", text, () => {
-      const words = el("p", { class: "words" });
+      const words = el("div.words");
+      this.#spoken.push(words);
       return [words, words];
     });
   }
@@ -148,7 +165,7 @@ class Answer {
   }
 
   result({ call, result }) {
-    this.#cards.get(call.id).append(el("p", { class: "result" }, el("span", { class: "quiet" }, "Result "), result));
+    this.#cards.get(call.id).append(el("p.result", el("span.quiet", "Result "), result));
   }
 
   usage({ usage }) {
@@ -157,19 +174,29 @@ class Answer {
     this.#tokens.output += usage.completion_tokens;
   }
 
+  /** One that broke off says so below; one that never began leaves nothing. */
+  breakOff() {
+    if (this.#first === null) this.place.remove();
+    else this.end();
+  }
+
   end(how) {
-    const parts = [
+    for (const words of this.#spoken) show(words, speech(words.textContent));
+    const figures = [
       how,
       this.#first && `first token ${duration(this.#first)}`,
       duration(performance.now() - this.#began),
       this.#tokens && `${count(this.#tokens.input)} tokens in, ${count(this.#tokens.output)} out`,
     ];
-    this.foot.replaceChildren(parts.filter(Boolean).join(" · "), ...this.#requests.flatMap((id, at) =>
-      [" · ", el("a", { href: `#requests/${id}` }, this.#requests.length > 1 ? `request ${at + 1}` : "request")]));
+    const links = this.#requests.map((id, at) => {
+      const name = this.#requests.length > 1 ? `request ${at + 1}` : "request";
+      return [" · ", el("a", { href: `#requests/${id}` }, name)];
+    });
+    this.foot.replaceChildren(figures.filter(Boolean).join(" · "), ...links.flat());
   }
 
   #card(call) {
-    const card = el("div", { class: "call" }, el("p", {}, el("span", { class: "quiet" }, "Tool call "), el("code")));
+    const card = el("div.call", el("p", el("span.quiet", "Tool call "), el("code")));
     this.#cards.set(call.id, card);
     this.#add(card);
     this.#part = null;
@@ -200,13 +227,30 @@ class Answer {
   /** Stays at the end, unless the reader has gone back. */
   #follow(always = false) {
     const { scrollHeight, scrollTop, clientHeight } = this.transcript;
-    if (always || scrollHeight - scrollTop - clientHeight < 120) this.transcript.scrollTop = scrollHeight;
+    if (always || scrollHeight - scrollTop - clientHeight < 120)
+      this.transcript.scrollTop = scrollHeight;
   }
 }
 
 /** An error as the gateway words it, which says what to do. */
-function refusal(error) {
-  return el("div", { class: "notice bad", role: "alert" },
-    el("p", {}, el("b", {}, error.code ?? "no answer"), error.status && ` (${error.status})`, " ", prose(error.message)),
-    error.requestId && el("p", { class: "quiet" }, "Request ", el("a", { href: `#requests/${error.requestId}` }, error.requestId)));
+function refusal({ code = "no answer", status, message, requestId }) {
+  const name = status ? `${code} (${status})` : code;
+  const link = requestId && el("a", { href: `#requests/${requestId}` }, requestId);
+  return el(
+    "div.notice.bad",
+    { role: "alert" },
+    el("p", el("b", name), " ", prose(message)),
+    link && el("p.quiet", "Request ", link),
+  );
 }
+
+const option = ({ id, name }) => el("option", { value: id }, name === id ? id : `${id} – ${name}`);
+
+const button = (kind, words, onclick) => el(kind, { type: "button", onclick }, words);
+
+const greeting = () =>
+  el(
+    "p.empty",
+    "A chat through the gateway, as a client has it. Ask for the time to see a tool call go round: ",
+    "the model asks, this page answers.",
+  );

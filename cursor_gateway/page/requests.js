@@ -4,12 +4,23 @@ import { el, mark } from "./dom.js";
 import { clock, count, duration } from "./format.js";
 
 const COLUMNS = [
-  ["time", "Time"], ["client", "Client"], ["model", "Model"], ["dialect", "Dialect"], ["channel", "Channel"],
-  ["first", "First token"], ["duration", "Duration"], ["input", "Tokens in"], ["output", "out"], ["outcome", "Outcome"],
+  ["time", "Time"],
+  ["client", "Client"],
+  ["model", "Model"],
+  ["dialect", "Dialect"],
+  ["channel", "Channel"],
+  ["first", "First token"],
+  ["duration", "Duration"],
+  ["input", "Tokens in"],
+  ["output", "out"],
+  ["outcome", "Outcome"],
 ];
 
 const OUTCOMES = { running: "busy", complete: "good", client_gone: "warn" };
 const WORDS = { client_gone: "client left" };
+
+const NONE_YET = "No requests yet. Ask something in the playground, or point a client here.";
+const NONE_FITS = "No request fits the filter.";
 
 export function outcome(record) {
   return mark(OUTCOMES[record.outcome] ?? "bad", WORDS[record.outcome] ?? record.outcome);
@@ -19,15 +30,20 @@ export const meant = (record) => record.resolved || record.model || "–";
 
 export class RequestTable {
   #body = el("tbody", { role: "rowgroup" });
-  #empty = el("p", { class: "empty" });
+  #empty = el("p.empty");
   #rows = new Map();
-  #records = [];
 
-  // Where a narrow screen stacks the cells, browsers forget that it is a table; the roles remind them.
+  // Where a narrow screen stacks the cells, browsers forget the table; the roles remind them.
   constructor(place, filter, total) {
-    const head = COLUMNS.map(([name, words]) => el("th", { role: "columnheader", scope: "col", class: name }, words));
-    this.table = el("table", { role: "table", class: "requests", "aria-labelledby": "table-title" },
-      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, head)), this.#body);
+    const head = COLUMNS.map(([name, words]) =>
+      el("th", { role: "columnheader", scope: "col", class: name }, words),
+    );
+    this.table = el(
+      "table.requests",
+      { role: "table", "aria-labelledby": "table-title" },
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, head)),
+      this.#body,
+    );
     this.filter = filter;
     this.total = total;
     place.append(this.table, this.#empty);
@@ -35,7 +51,6 @@ export class RequestTable {
   }
 
   show(records) {
-    this.#records = records;
     const rows = new Map();
     for (const record of records) {
       const key = `${record.id} ${record.at}`;
@@ -50,7 +65,8 @@ export class RequestTable {
   tick() {
     for (const { record, row } of this.#rows.values()) {
       if (record.outcome !== "running") continue;
-      row.querySelector(".duration").textContent = duration(record.duration_ms + Date.now() - record.seen);
+      const age = record.duration_ms + Date.now() - record.seen;
+      row.querySelector(".duration").textContent = duration(age);
     }
   }
 
@@ -60,20 +76,27 @@ export class RequestTable {
     const fresh = cells(record);
     if (known) fresh[0] = row.firstChild;
     row.replaceChildren(...fresh);
-    return { record, row, text: Object.values(fresh).map((cell) => cell.textContent).join(" ").toLowerCase() };
+    const text = fresh.map((cell) => cell.textContent).join(" ");
+    return { record, row, text: text.toLowerCase() };
   }
 
   #arrange() {
     const wanted = this.filter.value.trim().toLowerCase();
-    const shown = [...this.#rows.values()].filter(({ text }) => text.includes(wanted)).reverse().map(({ row }) => row);
-    shown.forEach((row, at) => {
-      if (this.#body.children[at] !== row) this.#body.insertBefore(row, this.#body.children[at] ?? null);
+    const fitting = [...this.#rows.values()].filter(({ text }) => text.includes(wanted));
+    const rows = fitting.map(({ row }) => row).reverse();
+    const { children } = this.#body;
+    rows.forEach((row, at) => {
+      if (children[at] !== row) this.#body.insertBefore(row, children[at] ?? null);
     });
-    while (this.#body.children.length > shown.length) this.#body.lastChild.remove();
-    this.table.hidden = !shown.length;
-    this.#empty.hidden = shown.length > 0;
-    this.#empty.textContent = this.#records.length ? "No request fits the filter." : "No requests yet. Ask something in the playground, or point a client here.";
-    this.total.textContent = wanted ? `${shown.length} of ${this.#records.length}` : this.#records.length || "";
+    while (children.length > rows.length) this.#body.lastChild.remove();
+    this.#sayHowMany(rows.length, this.#rows.size);
+  }
+
+  #sayHowMany(shown, all) {
+    this.table.hidden = !shown;
+    this.#empty.hidden = shown > 0;
+    this.#empty.textContent = all ? NONE_FITS : NONE_YET;
+    this.total.textContent = shown === all ? all || "" : `${shown} of ${all}`;
   }
 }
 
@@ -91,7 +114,7 @@ function cells(record) {
     output: count(tokens?.output),
     outcome: outcome(record),
   };
-  return COLUMNS.map(([name, words]) => el("td", { role: "cell", class: name, "data-name": words }, values[name]));
+  return COLUMNS.map(([name]) => el("td", { role: "cell", class: name }, values[name]));
 }
 
 /** A click anywhere in a row is one on its link; marking text is not a click. */

@@ -5,7 +5,8 @@ import { plural } from "./format.js";
 
 export function showState(list, servers, health) {
   const { agent, slots, warm, sessions, mcp } = health;
-  show(list,
+  show(
+    list,
     fact("Agent", agent.kind ?? "none found", agent.version),
     fact("Sign-in", health.auth === "authenticated" ? "signed in" : "signed out", health.account),
     fact("Slots", `${slots.busy} of ${slots.total}`, "busy"),
@@ -18,7 +19,11 @@ export function showState(list, servers, health) {
 }
 
 function fact(name, value, more) {
-  return el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, String(value)), " ", el("span", { class: "quiet" }, more ?? "")));
+  return el(
+    "div",
+    el("dt", name),
+    el("dd", el("b", String(value)), " ", el("span.quiet", more ?? "")),
+  );
 }
 
 function bridged(mcp, servers) {
@@ -29,23 +34,38 @@ function bridged(mcp, servers) {
 const KINDS = { connected: "good", connecting: "warn", failed: "bad" };
 
 function serverList(servers) {
-  return el("ul", { class: "servers", "aria-label": "MCP servers" }, servers.map((server) => el("li", {},
-    mark(KINDS[server.state] ?? "warn", server.state), " ",
-    el("b", {}, server.name), " ",
-    el("span", { class: "quiet" }, server.error ?? plural(server.tools, "tool")),
-  )));
+  return el(
+    "ul.servers",
+    { "aria-label": "MCP servers" },
+    servers.map((server) =>
+      el(
+        "li",
+        mark(KINDS[server.state] ?? "warn", server.state),
+        " ",
+        el("b", server.name),
+        " ",
+        el("span.quiet", server.error ?? plural(server.tools, "tool")),
+      ),
+    ),
+  );
 }
 
 export function showNotices(place, health, failures) {
   if (failures) show(place, notice("bad", "The gateway does not answer.", UNREACHED));
-  else show(place,
-    health?.error && notice("bad", "No request can be served.", health.error.message),
-    health?.agent.kind === "demo" && notice("warn", "Demo agent.", DEMO));
+  else
+    show(
+      place,
+      health?.error && notice("bad", "No request can be served.", health.error.message),
+      health?.agent.kind === "demo" && notice("warn", "Demo agent.", DEMO),
+    );
 }
 
-const UNREACHED = "This page tries again by itself. If it was stopped, start it with `cursor-gateway serve`.";
-const DEMO = "No model answers here. For real answers install cursor-agent, run `cursor-gateway login`, and start without `--demo`.";
+const UNREACHED =
+  "This page tries again by itself. If it was stopped, start it with `cursor-gateway serve`.";
+const DEMO =
+  "No model answers here. For real answers install cursor-agent, run `cursor-gateway login`, " +
+  "and start without `--demo`.";
 
 function notice(kind, title, words) {
-  return el("p", { class: `notice ${kind}` }, el("b", {}, title), " ", prose(words));
+  return el("p", { class: `notice ${kind}` }, el("b", title), " ", prose(words));
 }
