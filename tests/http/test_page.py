@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from typing import Any
@@ -137,6 +138,23 @@ async def test_the_page_obeys_the_laws_of_host_and_origin(client: Client) -> Non
     for path in ("/", "/v1/events", "/v1/clients"):
         assert (await fetched(client, path, Host="evil.example")).status == 403
         assert (await fetched(client, path, Origin="https://evil.example")).status == 403
+
+
+async def test_serve_prints_where_the_page_is(fake: FakeAgent) -> None:
+    serve = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cursor_gateway", "serve", "--demo", "--port", "0"),
+        env=fake.env,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert serve.stderr is not None
+        lines = [(await serve.stderr.readline()).decode() for _ in range(2)]
+        (url,) = re.findall(r"^page (http://127\.0\.0\.1:\d+/)$", lines[1].strip())
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            assert "<title>cursor-gateway</title>" in await response.text()
+    finally:
+        serve.terminate()
+        await serve.communicate()
 
 
 # What happens, as it happens
