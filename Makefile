@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve test lint format types coverage coverage-all clients mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
+.PHONY: chromium help serve test lint format types coverage coverage-all clients captures mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -13,6 +13,7 @@ help:
 	@echo "make coverage  branch coverage of the pure parts, which must be whole"
 	@echo "make coverage-all  branch coverage of everything, by all tests"
 	@echo "make clients   run real coding agents from npm against the gateway"
+	@echo "make captures  write what real clients print into docs/clients/ anew"
 	@echo "make mcp-servers  run real MCP servers from npm behind the bridge"
 	@echo "make scaling   two gateways behind a real HAProxy, one of which is killed or stopped"
 	@echo "make page      try the page in a real Chromium"
@@ -78,11 +79,20 @@ $(CLIENTS)/.installed: Makefile
 	cd $(CLIENTS) && npm install --no-fund --no-audit --loglevel=error --no-save \
 		opencode-ai@1.18.33 @mariozechner/pi-coding-agent@0.73.1 droid@0.215.0 \
 		bun @oh-my-pi/pi-coding-agent@18.2.3 @anthropic-ai/claude-code@2.1.325 \
-		@openai/codex@0.166.0
+		@openai/codex@0.166.0 @continuedev/cli@1.5.47 cline@3.0.65
 	@touch $@
 
 clients: $(VENV)/.installed-dev $(CLIENTS)/.installed
 	CLIENTS_DIR=$(CLIENTS) $(BIN)/python -m pytest -v tests/clients/real_programs.py
+
+# aider is a Python program, with half a hundred dependencies of its own.
+$(CLIENTS)/aider/bin/aider: Makefile
+	$(PYTHON) -m venv $(CLIENTS)/aider
+	$(CLIENTS)/aider/bin/pip install --quiet --disable-pip-version-check aider-chat==0.86.2
+
+captures: $(VENV)/.installed-dev $(CLIENTS)/.installed $(CLIENTS)/aider/bin/aider
+	ln -sf ../../aider/bin/aider $(CLIENTS)/node_modules/.bin/aider
+	CLIENTS_DIR=$(CLIENTS) $(BIN)/python -m pytest tests/clients/captures.py
 
 MCP_SERVERS := .mcp-servers
 $(MCP_SERVERS)/.installed: Makefile

@@ -247,8 +247,10 @@ class Run:
 
     def steps(self) -> list[tuple[str, str]]:
         """What the last user turn with steps wants done, after so many answers of ours."""
-        turns = [turn for turn in USER_TURN.finditer(self.prompt) if STEP.search(turn[1])]
-        script = turns[-1][1] if turns else self.prompt
+        said = list(USER_TURN.finditer(self.prompt))
+        turns = [turn for turn in said if STEP.search(turn[1])]
+        # Instructions of real clients have double brackets of their own.
+        script = (turns or said)[-1][1] if said else self.prompt
         later = self.prompt[turns[-1].end() :] if turns else ""
         parts = script.split("[[then]]")
         part = parts[min(later.count('<turn from="assistant">'), len(parts) - 1)]
