@@ -149,6 +149,8 @@ def _claude_env(target: Target) -> dict[str, str]:
         # Not ANTHROPIC_API_KEY: it asks before it uses one of those.
         "ANTHROPIC_AUTH_TOKEN": target.key,
         "ANTHROPIC_MODEL": target.model,
+        # It takes a model that it does not know for one of a million tokens, and compacts too late.
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(_CONTEXT),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     }
 
