@@ -11,6 +11,7 @@
     │   ├── OutputInvalid         422  the model did not keep to response_format, twice
     │   ├── UnsupportedMediaType  415
     │   ├── BodyTooLarge          413
+    │   ├── BodyTooSlow           408
     │   ├── RouteNotFound         404
     │   ├── RequestNotFound       404
     │   ├── ResponseNotFound      404

@@ -6,16 +6,20 @@ tests/test_docs.py fails when a page and the program disagree.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import click
+
 from cursor_gateway import errors
+from cursor_gateway.cli import cli
 from cursor_gateway.clients import CLIENTS
 from cursor_gateway.core.native_tools import TABLE
 from cursor_gateway.doctor_checks import CHECKS
 from cursor_gateway.doctor_probes import probes
 from cursor_gateway.metrics import FAMILIES, PREFIX
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, shown
+from docs.symptoms import GROUPS, Symptom
 
 DOCS = Path(__file__).parent
 NOTICE = "<!-- Written by `make docs` from the program itself; edit docs/generate.py instead. -->"
@@ -74,7 +78,7 @@ instead of the browser sign-in; it never appears on a command line), `CURSOR_CON
 
 def error_page() -> str:
     rows = []
-    for kind in _error_classes():
+    for kind in error_classes():
         retry = f"after {kind.retry_after} s" if kind.retry_after is not None else ""
         hint = kind.hint.replace("|", r"\|")
         rows.append(f"| {kind.status} | `{kind.code}` | `{kind.type}` | {retry} | {hint} |")
@@ -102,7 +106,7 @@ connection is closed without a clean end.
 |---|---|---|---|---|"""
 
 
-def _error_classes() -> list[type[errors.GatewayError]]:
+def error_classes() -> list[type[errors.GatewayError]]:
     """All errors that are raised, in the order of errors.py; branches of the tree are not."""
     branches = {errors.AccessDenied, errors.AgentRefused, errors.Unavailable}
     found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
@@ -184,7 +188,8 @@ If you set an `api_key` for the gateway, `setup` gives it to the client; by hand
 pages have `-`. Whatever the client, its tools are executed by the client, on its own files; see
 [tools.md](../tools.md). `make clients` sets the real programs up and runs them against the gateway:
 a plain answer, a tool that changes a file, three calls at once, the agent's own shell handed to the
-client, a second turn.
+client, a second turn. `make captures` writes into each page what its program prints; there the
+client, the gateway and the tools are real, and a script says what a model would.
 """
 
 
@@ -204,13 +209,108 @@ def doctor_page() -> str:
 _CHECKS_BEGIN = "<!-- the tables of the doctor's checks and probes, written by `make docs` -->"
 
 
+def cli_page() -> str:
+    sections = [_command_section(path, command) for path, command in commands()]
+    return "\n\n".join([_CLI_HEAD, *sections]) + "\n"
+
+
+_CLI_HEAD = f"""\
+{NOTICE}
+
+# Commands
+
+`cursor-gateway COMMAND --help` says the same. All take their settings from the environment and the
+[configuration file](configuration.md), too. The exit code is 0 when all went well, 1 when something
+failed, 2 when a word or a setting cannot be used, 130 after Ctrl-C."""
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, with the words it is called by."""
+    waiting: list[tuple[str, click.Command]] = [("cursor-gateway", cli)]
+    while waiting:
+        path, command = waiting.pop(0)
+        if isinstance(command, click.Group):
+            below = sorted(command.commands.items())
+            waiting[:0] = [(f"{path} {name}", each) for name, each in below]
+        else:
+            yield path, command
+
+
+def _command_section(path: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=path)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    parts = [f"## {path}", f"```text\n{usage}\n```", _paragraphs(command.help or "")]
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    if options:
+        rows = [f"| {_spelling(each, context)} | {_meaning(each)} |" for each in options]
+        parts.append("\n".join(["| option | |", "|---|---|", *rows]))
+    return "\n\n".join(parts)
+
+
+def _paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(text).split("\n\n"))
+
+
+def _spelling(option: click.Option, context: click.Context) -> str:
+    flags = ", ".join((*option.opts, *option.secondary_opts))
+    value = "" if option.is_flag else f" {option.make_metavar(context)}"
+    return f"`{flags}{value}`".replace("|", r"\|")
+
+
+def _meaning(option: click.Option) -> str:
+    """Settings are explained on their own page."""
+    if option.name in FIELDS and option.name != "demo":
+        return f"[{option.name}](configuration.md#{option.name})"
+    default = option.default
+    shown_default = f" [default: {default}]" if option.show_default and default else ""
+    return f"{option.help}{shown_default}".replace("|", r"\|")
+
+
+def troubleshooting_page() -> str:
+    parts = [_TROUBLESHOOTING_HEAD]
+    for title, group in GROUPS.items():
+        parts += [f"## {title}", *map(_symptom_section, group)]
+    return "\n\n".join(parts) + "\n"
+
+
+_PLACES = "\n".join(f"- [{title}](#{title.lower().replace(' ', '-')})" for title in GROUPS)
+_TROUBLESHOOTING_HEAD = f"""\
+{NOTICE}
+
+# Troubleshooting
+
+[`cursor-gateway doctor`](doctor.md) finds most of this by itself and prints the command that mends
+it. Else look here for what you see:
+
+{_PLACES}
+
+What a request met is in [`cursor-gateway logs`](observability.md); every error has its row in
+[errors.md](errors.md). Where a command ends in a setting of `serve`, put that in the
+[configuration file](configuration.md) to keep it."""
+
+
+def _symptom_section(symptom: Symptom) -> str:
+    text = [symptom.why, *dict.fromkeys(kind.hint for kind in symptom.kinds if kind.hint)]
+    if symptom.kinds:
+        named = ", ".join(f"`{kind.code}` ({kind.status})" for kind in symptom.kinds)
+        text.append(f"Code: {named}.")
+    if symptom.check:
+        text.append(f"The doctor looks at it as `{symptom.check}`.")
+    parts = [f"### {symptom.seen}", " ".join(text)]
+    if symptom.command:
+        parts.append(f"```sh\n{symptom.command}\n```")
+    return "\n\n".join(parts)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
+    "cli.md": cli_page,
     "clients/README.md": clients_page,
     "configuration.md": configuration,
     "doctor.md": doctor_page,
     "errors.md": error_page,
     "observability.md": observability_page,
     "tools.md": tools_page,
+    "troubleshooting.md": troubleshooting_page,
 }
 
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import subprocess
-import sys
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from cursor_gateway.cli import cli
 from cursor_gateway.dialects import DIALECTS, Dialect
+from cursor_gateway.doctor_checks import CHECKS
 from cursor_gateway.errors import UnsupportedParameter
 from cursor_gateway.settings import FIELDS
-from docs.generate import PAGES
-from tests.conftest import FakeAgent
+from docs.generate import PAGES, error_classes
+from docs.symptoms import symptoms
 from tests.dialects.answers import REQUESTS
 
-ROOT = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
 MARKDOWN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -80,10 +84,82 @@ def test_the_table_of_fields_is_what_the_dialect_reads(dialect: Dialect) -> None
             dialect.parse(plain | {name: 2})
 
 
-@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: page.name)
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Of its headings, as code hosts name them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", without_code(page.read_text()), re.MULTILINE):
+        words = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).lower()
+        anchor = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        found.add(next(name for name in named(anchor) if name not in found))
+    return found
+
+
+def named(anchor: str) -> Iterator[str]:
+    yield anchor
+    yield from (f"{anchor}-{number}" for number in itertools.count(1))
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page.read_text())):
+        target, _, anchor = link.partition("#")
+        if ":" in target:
+            continue
+        place = page.parent / target if target else page
+        assert place.exists(), link
+        assert not anchor or anchor in anchors(place), link
+
+
+def test_every_page_is_found_from_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name})" in index, page.name
+
+
+def test_every_error_and_every_check_of_the_doctor_has_its_symptom() -> None:
+    explained = [kind for symptom in symptoms() for kind in symptom.kinds]
+    assert sorted(kind.code for kind in explained) == sorted(kind.code for kind in error_classes())
+    assert {symptom.check for symptom in symptoms()} - {""} == {check.name for check in CHECKS}
+
+
+def test_what_the_symptoms_quote_is_said() -> None:
+    """By the gateway or by the CLI; what clients say stands under their names."""
+    sources = [*(ROOT / "cursor_gateway").rglob("*.py"), *(TESTS / "recordings").iterdir()]
+    said = "\n".join(source.read_text() for source in sources)
+    said = re.sub(r'"\s+f?"', "", said).lower()
+    for symptom in symptoms():
+        if symptom.kinds or symptom.check not in ("", "clients"):
+            for words in re.findall("“(.*?)”", symptom.seen):
+                assert words.lower() in said, words
+
+
+SHELL = re.compile(r"^```(?:sh|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def gateway_commands(page: Path) -> Iterator[list[str]]:
+    """Every `cursor-gateway …` in the shell blocks of a page, as words."""
+    for block in SHELL.findall(page.read_text()):
+        for line in block.replace("\\\n", " ").splitlines():
+            for found in re.findall(r"\bcursor-gateway [^;&|>)\n]*", line.split(" #")[0]):
+                yield shlex.split(found)
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_on_every_page_exist(page: Path) -> None:
+    for words in gateway_commands(page):
+        command: click.Command = cli
+        rest = words[1:]
+        while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+            assert rest[0] in command.commands, words
+            command = command.commands[rest.pop(0)]
+        known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+        ours = itertools.takewhile(lambda word: word != "--", rest)
+        flags = {word.partition("=")[0] for word in ours if word.startswith("-")}
+        assert flags <= known | {"--help"}, words
 
 
 def test_every_file_that_the_architecture_names_exists() -> None:
@@ -96,33 +172,3 @@ def test_every_decision_is_listed() -> None:
     listed = (ROOT / "docs" / "decisions" / "README.md").read_text()
     for page in (ROOT / "docs" / "decisions").glob("0*.md"):
         assert f"({page.name})" in listed
-
-
-def python_blocks() -> list[str]:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 2
-    return blocks
-
-
-def test_the_readmes_python_runs(fake: FakeAgent) -> None:
-    with_sdk, embedded = python_blocks()
-    indented = "\n".join(f"    {line}" for line in embedded.splitlines())
-    program = f"import asyncio\nasync def main():\n{indented}\nasyncio.run(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=fake.env, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.startswith("http://127.0.0.1:"), done.stderr
-    served = with_sdk.replace("http://127.0.0.1:32124/v1", "{URL}")
-    assert "{URL}" in served
-    program = (
-        "import asyncio, cursor_gateway\n"
-        "async def main():\n"
-        "    async with cursor_gateway.running() as gateway:\n"
-        f"        source = {served!r}.replace('{{URL}}', gateway.base_url)\n"
-        "        await asyncio.to_thread(exec, source, {})\n"
-        "asyncio.run(main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=fake.env, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "Hello\n", done.stderr

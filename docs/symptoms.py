@@ -1,0 +1,362 @@
+"""Troubleshooting: what a person sees, why, and the command that mends it.
+
+The page is made of this table, of the error tree and of the doctor's checks; tests/test_docs.py
+holds it to them: every error and every check has its symptom, and what is quoted is really said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cursor_gateway import errors
+from cursor_gateway.errors import GatewayError
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    # What is on the screen. In quotes: words of the gateway, of the CLI or of a client.
+    seen: str
+    why: str
+    # What mends it, or shows more.
+    command: str = ""
+    # The errors behind it; their hints and codes go onto the page.
+    kinds: tuple[type[GatewayError], ...] = ()
+    # The doctor's check that finds it.
+    check: str = ""
+
+
+LAST_ERRORS = "cursor-gateway logs --outcome error --since 10m"
+
+GROUPS: dict[str, Sequence[Symptom]] = {
+    "Nothing answers": (
+        Symptom(
+            "“Connection refused”, “fetch failed”, “APIConnectionError”",
+            "No gateway listens there: it is not running, or on another port than the client asks.",
+            "cursor-gateway serve",
+            check="clients",
+        ),
+        Symptom(
+            "The client only spins",
+            "Most clients repeat a 5xx or a broken stream for minutes without showing why "
+            "(OpenCode, oh-my-pi, Droid, Claude Code, Continue). The journal has the reason.",
+            LAST_ERRORS,
+        ),
+        Symptom(
+            "It worked, and now every request goes to a proxy",
+            "`HTTP_PROXY` is set, and the client sends requests to this machine there, too.",
+            "export NO_PROXY=127.0.0.1,localhost",
+        ),
+        Symptom(
+            "“is in use by”",
+            "Another program, or another gateway, has the port. `--port 0` takes a free one.",
+            "cursor-gateway serve --port 0",
+            check="port",
+        ),
+        Symptom(
+            "“There is nothing at this path.”",
+            "The base URL has a part too many: Anthropic's clients add `/v1` by themselves, the "
+            "others what follows it. `setup` shows the right one for your client.",
+            "cursor-gateway setup claude-code",
+            (errors.RouteNotFound, errors.MethodNotAllowed),
+        ),
+        Symptom(
+            "“The gateway is shutting down.”",
+            "Somebody stopped it while the request came.",
+            "cursor-gateway service status",
+            (errors.ShuttingDown,),
+        ),
+    ),
+    "Sign-in and plan": (
+        Symptom(
+            "“is not signed in”, “Authentication required”",
+            "The CLI holds no sign-in, or it has expired.",
+            "cursor-gateway login",
+            (errors.NotAuthenticated,),
+            check="sign-in",
+        ),
+        Symptom(
+            "“SecItemCopyMatching failed”",
+            "On macOS the sign-in lies in the keychain, which a process with another `HOME` or "
+            "without your session cannot open. A CLI of July 2026 or later can keep it in a file.",
+            "export AGENT_CLI_CREDENTIAL_STORE=file; cursor-gateway login",
+        ),
+        Symptom(
+            "“The provided API key is invalid.”",
+            "`CURSOR_API_KEY` is set for the gateway, and Cursor does not know that key.",
+            "unset CURSOR_API_KEY; cursor-gateway login",
+            (errors.AgentKeyInvalid,),
+            check="sign-in",
+        ),
+        Symptom(
+            "“You've hit your usage limit”",
+            "The plan's usage is spent until its cycle ends. The SDKs are told not to repeat it.",
+            "cursor-gateway ask --model auto Hello",
+            (errors.QuotaExceeded,),
+        ),
+        Symptom(
+            "“named models unavailable”, “free plans can only”",
+            "The plan does not include the model.",
+            "cursor-gateway ask --model auto Hello",
+            (errors.PlanRequired,),
+        ),
+        Symptom(
+            "“rate limit”, “too many requests”",
+            "Cursor asks for a slower pace. The same request may pass in a while; fewer `slots` "
+            "keep a busy client below the limit.",
+            "cursor-gateway serve --slots 2",
+            (errors.RateLimited,),
+        ),
+    ),
+    "Models": (
+        Symptom(
+            "“There is no model”, “Cannot use this model”",
+            "The account does not have it under that name. The message names the nearest three; "
+            "an [alias](configuration.md#aliases) gives a model the name that a client insists on.",
+            "cursor-gateway models",
+            (errors.ModelNotFound,),
+            check="models",
+        ),
+        Symptom(
+            "“model_blocked”, “unsupported_region”",
+            "The team, the region or the mode of the account forbids the model.",
+            "cursor-gateway models",
+            (errors.ModelBlocked,),
+        ),
+        Symptom(
+            "The client shows an old list of models, or only `auto`",
+            "OpenCode, Droid, Continue and pi have the list in their file. Write it anew.",
+            "cursor-gateway setup opencode --write",
+            check="clients",
+        ),
+        Symptom(
+            "“This is the demo agent of cursor-gateway”",
+            "No model answers: the gateway was started with `--demo`, or by `make serve` where no "
+            "`cursor-agent` was found.",
+            "cursor-gateway serve",
+            check="agent",
+        ),
+    ),
+    "The agent": (
+        Symptom(
+            "“is neither on PATH nor in ~/.local/bin”",
+            "Cursor's CLI is not installed, or not for the user or service that runs the gateway.",
+            "curl https://cursor.com/install -fsS | bash",
+            (errors.AgentNotFound,),
+            check="agent",
+        ),
+        Symptom(
+            "“error: unknown option”",
+            "The CLI is older than what the gateway passes to it.",
+            "cursor-agent update",
+            (errors.AgentOutdated,),
+            check="agent-version",
+        ),
+        Symptom(
+            "“Workspace Trust Required”",
+            "An older CLI asks whether it may work in the directory, and nobody can answer.",
+            "cursor-agent update",
+            (errors.WorkspaceNotTrusted,),
+            check="agent-version",
+        ),
+        Symptom(
+            "“ended without a result”, “Cursor's agent failed”",
+            "The CLI died, or said something that is not known. Its last words are in the message.",
+            "cursor-gateway doctor --live",
+            (errors.AgentFailed,),
+            check="probed",
+        ),
+        Symptom(
+            "“cli-config.json”",
+            "Agents that started at the same moment broke the CLI's own file. The gateway repeats "
+            "such a start; traces that stay are found by the doctor.",
+            "cursor-gateway doctor",
+            check="config-race",
+        ),
+        Symptom(
+            "“ENOTFOUND”, “RetriableError”, “http/2 stream closed”",
+            "The CLI does not reach Cursor: network, proxy, firewall, or Cursor itself.",
+            "cursor-agent models",
+            (errors.CursorUnreachable,),
+            check="models",
+        ),
+        Symptom(
+            "“(first_event_timeout)”, “(idle_timeout)”, “(total_timeout)”",
+            "The agent was silent, or worked, for longer than the setting that the message names. "
+            "See [configuration.md](configuration.md#first_event_timeout).",
+            "cursor-gateway serve --idle-timeout 900",
+            (errors.AgentTimedOut,),
+        ),
+        Symptom(
+            "“agents are running and”",
+            "All slots and the queue are full: a client has started many requests at once.",
+            "cursor-gateway serve --slots 20",
+            (errors.TooManyRequests,),
+        ),
+        Symptom(
+            "“no temporary file can be written”",
+            "Each request works in a directory of its own, which cannot be made.",
+            "cursor-gateway doctor",
+            check="scratch",
+        ),
+        Symptom(
+            "Processes named `cursor-agent` though no gateway runs",
+            "They were left by a gateway that was killed together with its guardian.",
+            "cursor-gateway doctor",
+            check="strays",
+        ),
+        Symptom(
+            "“internal_error”, status 500",
+            "A fault of the gateway. Its log has the traceback under the request id; please report "
+            "it, with what `doctor --json` says.",
+            "cursor-gateway doctor --json",
+            (errors.GatewayError,),
+            check="versions",
+        ),
+    ),
+    "The client is refused": (
+        Symptom(
+            "“The gateway's API key is missing or wrong.”",
+            "The gateway has an `api_key`, and the client sends none or another. In Claude Code it "
+            "looks like “Invalid API key” or “Not logged in”.",
+            "cursor-gateway setup claude-code --write",
+            (errors.InvalidApiKey,),
+        ),
+        Symptom(
+            "“This gateway does not answer to that host name.”",
+            "The client uses a name that is not this machine's loopback: a container's "
+            "`host.docker.internal`, a name in `/etc/hosts`, a tunnel.",
+            "cursor-gateway serve --allowed-hosts host.docker.internal",
+            (errors.HostNotAllowed,),
+        ),
+        Symptom(
+            "“Pages of that origin may not use this gateway.”, a CORS error in the browser",
+            "A web page that does not come from this machine asks.",
+            "cursor-gateway serve --cors-origins https://chat.example.com",
+            (errors.OriginNotAllowed,),
+        ),
+        Symptom(
+            "“The body must be JSON.”, “The body is not valid JSON”",
+            "Seen with `curl` without its header, or with quotes that the shell has taken away.",
+            kinds=(
+                *(errors.UnsupportedMediaType, errors.InvalidJson, errors.MissingMessages),
+                errors.InvalidRequest,
+            ),
+        ),
+        Symptom(
+            "“The request body is too large.”",
+            "Mostly images or whole files in the conversation.",
+            "cursor-gateway serve --max-body-mb 128",
+            (errors.BodyTooLarge,),
+        ),
+        Symptom(
+            "“The body did not come within”",
+            "The client began a request and did not send all of it.",
+            LAST_ERRORS,
+            (errors.BodyTooSlow,),
+        ),
+        Symptom(
+            "“The conversation has”, “conversation is too long”",
+            "It is longer than `max_prompt_mb`, or than the model's context. Have the client "
+            "compact it, or begin anew.",
+            kinds=(errors.ContextTooLong,),
+        ),
+        Symptom(
+            "“The image at”, “is not a PNG, JPEG, GIF or WebP image”",
+            "The image is broken, too large, or of a kind that models do not read.",
+            kinds=(errors.InvalidImage,),
+        ),
+        Symptom(
+            "“Only one choice is possible”, “cannot be given to Cursor's agent”",
+            "The answer would not be what was asked for, so it is refused: [limits.md](limits.md).",
+            kinds=(errors.UnsupportedParameter,),
+        ),
+        Symptom(
+            "“X-Cursor-Workspace names no directory that is allowed.”",
+            "The directory does not exist, or lies below none of the `workspace_roots`.",
+            "cursor-gateway serve --workspace-roots ~/projects",
+            (errors.WorkspaceNotAllowed,),
+        ),
+        Symptom(
+            "“There are no WebSockets here.”",
+            "The client tried a WebSocket first; it goes on over HTTP by itself.",
+            kinds=(errors.WebSocketRefused,),
+        ),
+        Symptom(
+            "“Previous response with id”, “Response with id”",
+            "It was made before the gateway started, or was the oldest of too many.",
+            "cursor-gateway serve --kept-responses-mb 256",
+            (errors.PreviousResponseNotFound, errors.ResponseNotFound),
+        ),
+        Symptom(
+            "“Not among the running and the last”",
+            "The request is older than what the gateway has in memory.",
+            "cursor-gateway logs --since 1d",
+            (errors.RequestNotFound,),
+        ),
+    ),
+    "Answers and tools": (
+        Symptom(
+            "“cursor-gateway stopped a loop”",
+            "The model made the same call with the same result again and again, was told so, and "
+            "went on. [How that is decided](tools.md#the-loop-guard).",
+            "cursor-gateway serve --tool-loop-max-repeat 5",
+        ),
+        Symptom(
+            "The model says that it cannot run commands or edit files",
+            "The client sent no tools, so the agent can only read, in an empty directory. Ask from "
+            "a client that has tools, or name a workspace: [tools.md](tools.md).",
+            "cursor-gateway serve --workspace . --agent-mode agent",
+        ),
+        Symptom(
+            "Tools of an MCP server are missing",
+            "The server is not connected, or its entry cannot be read.",
+            "cursor-gateway mcp list",
+            check="mcp",
+        ),
+        Symptom(
+            "“There is no tool”, “Tools may not be called directly.”",
+            "A script calls tools over HTTP.",
+            "cursor-gateway serve --mcp-call-endpoint",
+            (errors.ToolNotFound, errors.ToolCallsNotAllowed),
+        ),
+        Symptom(
+            "“does not fit response_format”",
+            "The model was asked twice for JSON of that schema, and wrote something else.",
+            kinds=(errors.OutputInvalid,),
+        ),
+        Symptom(
+            "The first word takes long",
+            "Each new conversation starts a process. `timeline` of the record shows where the time "
+            "went; `--live` measures the CLI alone.",
+            "cursor-gateway logs --json --lines 1",
+            check="probed",
+        ),
+    ),
+    "Words of the clients": (
+        Symptom(
+            "Droid: “Exec failed”",
+            "It shows no more in text mode. With `-o stream-json` it prints the message.",
+            'droid exec -o stream-json "Hello"',
+        ),
+        Symptom(
+            "Codex: “We're currently experiencing high demand”",
+            "That is how Codex shows any 5xx, whoever it comes from.",
+            LAST_ERRORS,
+        ),
+        Symptom(
+            "Codex: “stream closed before response.completed”",
+            "The answer broke off. The journal says why.",
+            LAST_ERRORS,
+        ),
+        Symptom(
+            "aider: a warning about unknown context window and costs",
+            "It does not know the models of your account. Nothing is wrong.",
+            "aider --no-show-model-warnings",
+        ),
+    ),
+}
+
+
+def symptoms() -> list[Symptom]:
+    return [symptom for group in GROUPS.values() for symptom in group]

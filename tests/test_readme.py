@@ -1,0 +1,257 @@
+"""Every command and every program of the README and the quick start is run.
+
+`HOW` says how; a command that is not in it, or no longer on the pages, is a failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from cursor_gateway import errors, presence
+from cursor_gateway.clients import CLIENTS
+from tests.conftest import FakeAgent, eventually
+from tests.http.test_life import gateway_process
+from tests.test_setup import OF_CLIENTS
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "docs" / "quick-start.md"]
+ADDRESS = "http://127.0.0.1:32124/v1"
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[str]:
+    """What stands in shell blocks, in indented blocks, and as `cursor-gateway …` in the text."""
+    found: list[str] = []
+    for page in PAGES:
+        text = page.read_text()
+        blocks = [block for kind, block in FENCED.findall(text) if kind == "sh"]
+        prose = FENCED.sub("", text)
+        blocks += re.findall(r"(?:^ {4}.+\n)+", prose, re.MULTILINE)
+        for block in blocks:
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [re.sub(r"\s+", " ", line.split(" #")[0]).strip() for line in lines]
+        found += re.findall(r"`(cursor-gateway .+?)`", prose)
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def programs() -> list[str]:
+    return [
+        block for page in PAGES for kind, block in FENCED.findall(page.read_text())
+        if kind == "python"
+    ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def machine(fake: FakeAgent) -> None:
+    """A person's machine: the commands by their names, no client and no port of somebody else's."""
+    for name in [name for name in fake.env if OF_CLIENTS.match(name)]:
+        del fake.env[name]
+    fake.env["PORT"] = "0"
+    path = f"{fake.home.parent / 'bin'}:/usr/bin:/bin"
+    fake.env["PATH"] = path
+    put(fake, "cursor-gateway", f'exec "{sys.executable}" -P -m cursor_gateway "$@"')
+
+
+def put(fake: FakeAgent, name: str, script: str) -> None:
+    path = fake.home.parent / "bin" / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+async def typed(fake: FakeAgent, command: str, code: int = 0, cwd: Path | None = None) -> str:
+    """The command in a shell, from its first line of output to its end."""
+    process = await asyncio.create_subprocess_shell(
+        command, env=fake.env, cwd=cwd or fake.home.parent,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    assert process.returncode == code, output.decode()
+    return output.decode()
+
+
+How = Callable[[FakeAgent, str], Awaitable[None]]
+
+
+def prints(words: str, code: int = 0) -> How:
+    async def run(fake: FakeAgent, command: str) -> None:
+        assert words in await typed(fake, command, code)
+
+    return run
+
+
+async def answered(url: str) -> bool:
+    body = {"model": "auto", "messages": [{"role": "user", "content": "Hello"}]}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/chat/completions", json=body) as response,
+    ):
+        return response.status == 200
+
+
+async def serves(fake: FakeAgent, command: str) -> None:
+    """It answers until it is stopped."""
+    process = await asyncio.create_subprocess_shell(
+        f"exec {command}", env=fake.env, cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    (gateway,) = await eventually(lambda: presence.running(fake.env))
+    assert await answered(gateway.base_url)
+    process.terminate()
+    await process.wait()
+
+
+async def makes_and_serves(fake: FakeAgent, command: str) -> None:
+    await serves(fake, f"{command} VENV={venv(fake)}")
+
+
+async def would_run_these_tests(fake: FakeAgent, command: str) -> None:
+    """This is how they are run."""
+    folder = venv(fake)
+    shown = await typed(fake, f"{command} --dry-run VENV={folder}", cwd=ROOT)
+    assert shown == f"{folder}/bin/python -m pytest\n"
+
+
+def venv(fake: FakeAgent) -> Path:
+    """One that make finds made and installed, so that nothing is fetched."""
+    folder = fake.home.parent / "venv"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    shutil.copy(fake.home.parent / "bin" / "cursor-gateway", folder / "bin")
+    for stamp in (".installed", ".installed-dev"):
+        (folder / stamp).touch()
+    return folder
+
+
+async def installs_the_cli(fake: FakeAgent, command: str) -> None:
+    """Cursor's installer is Cursor's: a stand-in for `curl` gives one of ours to the same pipe."""
+    assert command in errors.AgentNotFound.hint
+    (fake.home.parent / "bin" / "cursor-agent").rename(fake.home / "download")
+    put(
+        fake,
+        "curl",
+        f'test "$1" = https://cursor.com/install && echo "mkdir -p ~/.local/bin; '
+        f'mv {fake.home}/download ~/.local/bin/cursor-agent"',
+    )
+    await typed(fake, command)
+    assert "signed in as" in await typed(fake, "cursor-gateway status")
+
+
+async def installs_the_command(fake: FakeAgent, command: str) -> None:
+    """Everything but the index: what the package needs is here, and it is built from a copy."""
+    source, place = fake.home.parent / "source", fake.home.parent / "installed"
+    shutil.copytree(ROOT / "cursor_gateway", source / "cursor_gateway")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    options = (
+        f"--quiet --no-index --no-deps --no-build-isolation --target {shlex.quote(str(place))}"
+    )
+    pip = f"{shlex.quote(sys.executable)} -m {command} {options}"
+    await typed(fake, pip, cwd=source)
+    fake.env["PYTHONPATH"] = os.pathsep.join([str(place), fake.env["PYTHONPATH"]])
+    shown = await typed(fake, f"{place}/bin/cursor-gateway --version")
+    assert shown.startswith("cursor-gateway, version ")
+
+
+async def asks_the_gateway(fake: FakeAgent, command: str) -> None:
+    async with gateway_process(fake) as (_, url):
+        assert ADDRESS in command
+        shown = await typed(fake, command.replace(ADDRESS, url))
+    assert "Hello" in shown and '"finish_reason":"stop"' in shown
+
+
+async def signs_in(fake: FakeAgent, command: str) -> None:
+    fake.sign_out()
+    assert "Signed in." in await typed(fake, command)
+
+
+async def follows(fake: FakeAgent, command: str) -> None:
+    async with gateway_process(fake) as (_, url):
+        process = await asyncio.create_subprocess_shell(
+            f"exec {command}", env=fake.env, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert await answered(url)
+        while b"complete" not in await process.stdout.readline():
+            pass
+        process.terminate()
+        await process.communicate()
+
+
+async def installs_a_service(fake: FakeAgent, command: str) -> None:
+    """systemd is the machine's, so a stand-in takes the orders."""
+    put(fake, "systemctl", 'echo "$@" >> "$HOME/orders"')
+    await typed(fake, command)
+    assert "enable" in (fake.home.parent / "orders").read_text()
+
+
+async def writes_and_undoes(fake: FakeAgent, command: str) -> None:
+    await typed(fake, "cursor-gateway setup opencode --write")
+    assert "Nothing" not in await typed(fake, command)
+    path = CLIENTS["opencode"].config(fake.env)
+    assert path.exists() is command.endswith("--write")
+
+
+HOW: dict[str, How] = {
+    "make serve": makes_and_serves,
+    "make test": would_run_these_tests,
+    "curl https://cursor.com/install -fsS | bash": installs_the_cli,
+    "pip install .": installs_the_command,
+    "cursor-gateway login": signs_in,
+    "cursor-gateway serve": serves,
+    "cursor-gateway setup": prints("cursor-gateway setup CLIENT"),
+    "cursor-gateway setup opencode": prints("--write` does it"),
+    "cursor-gateway setup opencode --write": writes_and_undoes,
+    "cursor-gateway setup opencode --undo": writes_and_undoes,
+    'cursor-gateway ask "…"': prints("…"),
+    'cursor-gateway ask "Say hello in three languages."': prints("Say hello in three languages."),
+    "cursor-gateway models": prints("composer-2.5"),
+    "cursor-gateway status": prints("signed in as dev@example.com"),
+    "cursor-gateway doctor": prints("ok      sign-in"),
+    # Groups: what can follow is shown.
+    "cursor-gateway mcp": prints("list", code=2),
+    "cursor-gateway service": prints("uninstall", code=2),
+    "cursor-gateway completion": prints("{bash|zsh|fish}", code=2),
+    "cursor-gateway logs": prints("no journal"),
+    "cursor-gateway logs --follow": follows,
+    "cursor-gateway config": prints("tool_loop_max_repeat"),
+    "cursor-gateway service install": installs_a_service,
+}
+CURL = re.compile(rf"curl {ADDRESS}/chat/completions .*")
+
+
+def how(command: str) -> How | None:
+    return asks_the_gateway if CURL.fullmatch(command) else HOW.get(command)
+
+
+def test_every_command_of_the_pages_has_a_way_to_be_run() -> None:
+    assert [command for command in commands() if how(command) is None] == []
+    assert HOW.keys() - set(commands()) == set()
+
+
+@pytest.mark.parametrize("command", commands())
+async def test_the_command_does_what_the_page_says(fake: FakeAgent, command: str) -> None:
+    run = how(command)
+    assert run is not None, "say in HOW how to run it"
+    await run(fake, command)
+
+
+@pytest.mark.parametrize("program", programs())
+async def test_the_python_on_the_pages_runs(fake: FakeAgent, program: str) -> None:
+    async with gateway_process(fake) as (_, url):
+        source = program.replace(ADDRESS, url)
+        if "async with" in source:
+            body = "".join(f"    {line}\n" for line in source.splitlines())
+            source = f"import asyncio\nasync def main():\n{body}asyncio.run(main())"
+        shown = await typed(fake, shlex.join([sys.executable, "-c", source]))
+    assert shown.startswith("http://127.0.0.1:" if "base_url)" in program else "Hello")
