@@ -13,7 +13,8 @@ import signal
 import subprocess
 import tempfile
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -84,7 +85,14 @@ def write(change: Plan, env: Env) -> Path:
             f"Undo that first: `cursor-gateway setup {change.client.name} --undo`."
         )
     _remember(folder, Kept(change.path, change.original, change.after))
-    _replace(change.path, change.after)
+    try:
+        _replace(change.path, change.after)
+    except SetupError:
+        if kept is None:
+            shutil.rmtree(folder)
+        else:
+            _remember(folder, kept)
+        raise
     return folder / "before"
 
 
@@ -93,16 +101,18 @@ def undo(client: Client, env: Env) -> Path:
     kept = _remembered(client, env)
     if kept is None:
         raise SetupError(f"{client.title} was not set up by `cursor-gateway setup --write`.")
+    now = _read(kept.path)
     try:
-        before = _undone(kept, _read(kept.path))
+        before = _undone(kept, now)
     except Unreadable as error:
         copy = _folder(client, env) / "before"
         raise SetupError(
             f"{kept.path} was changed since and cannot be read: {error}. It was {copy}."
         ) from None
     if before is None:
-        kept.path.unlink(missing_ok=True)
-    else:
+        # A link that led nowhere before does so again.
+        kept.path.resolve().unlink(missing_ok=True)
+    elif before != now:
         _replace(kept.path, before)
     shutil.rmtree(_folder(client, env))
     return kept.path
@@ -110,7 +120,7 @@ def undo(client: Client, env: Env) -> Path:
 
 def is_set_up(client: Client, env: Env) -> bool:
     """Whether `write` has set it up, and nobody has undone that."""
-    return _remembered(client, env) is not None
+    return (_folder(client, env) / "change.json").exists()
 
 
 def points(client: Client, base_url: str, env: Env) -> Pointing:
@@ -199,12 +209,15 @@ def _remembered(client: Client, env: Env) -> Kept | None:
     try:
         path = Path(json.loads((folder / "change.json").read_text())["path"])
         return Kept(path, _read(folder / "before"), (folder / "written").read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise SetupError(f"What was remembered in {folder} cannot be read.") from None
 
 
 def _remember(folder: Path, kept: Kept) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _told(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if kept.before is None:
         (folder / "before").unlink(missing_ok=True)
     else:
@@ -241,17 +254,27 @@ def _bytes(text: str, like: bytes | None) -> bytes:
 def _replace(path: Path, content: bytes) -> None:
     """All or nothing, through links, with the mode the file had; a new one may hold a key."""
     place = path.resolve()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    mode = place.stat().st_mode & 0o7777 if place.exists() else 0o600
-    descriptor, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    with _told(path):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        mode = place.stat().st_mode & 0o7777 if place.exists() else 0o600
+        descriptor, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            Path(draft).chmod(mode)
+            Path(draft).replace(place)
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """A disk that is full, a folder that is not ours: one line says so."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(draft).chmod(mode)
-        Path(draft).replace(place)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def _same_place(url: str) -> str:

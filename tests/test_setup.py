@@ -129,6 +129,44 @@ def test_a_link_stays_a_link(fake: FakeAgent, tmp_path: Path) -> None:
     assert link.is_symlink() and real.read_bytes() == golden(CLIENTS["codex"], ".after")
 
 
+def test_a_link_that_led_nowhere_does_so_again_after_undo(fake: FakeAgent, tmp_path: Path) -> None:
+    real, link = tmp_path / "dotfiles" / "config.toml", CLIENTS["codex"].config(fake.env)
+    link.parent.mkdir()
+    link.symlink_to(real)
+    ok(run(fake, "setup", "codex", "--write"))
+    assert link.is_symlink() and real.exists()
+    ok(run(fake, "setup", "codex", "--undo"))
+    assert link.is_symlink() and not real.exists()
+
+
+def test_a_file_that_cannot_be_written_is_told_and_nothing_is_remembered(fake: FakeAgent) -> None:
+    link = CLIENTS["codex"].config(fake.env)
+    link.parent.mkdir()
+    link.symlink_to("/proc/nowhere/config.toml")
+    done = run(fake, "setup", "codex", "--write")
+    assert done.returncode == 1 and "cannot be written: No such file" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "was not set up" in run(fake, "setup", "codex", "--undo").stderr
+
+
+def test_a_memory_that_was_spoilt_is_told(fake: FakeAgent) -> None:
+    ok(run(fake, "setup", "codex", "--write"))
+    folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "setup" / "codex"
+    (folder / "change.json").write_text("{")
+    for words in (["--undo"], ["--write"]):
+        done = run(fake, "setup", "codex", *words)
+        assert done.returncode == 1 and f"{folder} cannot be read" in done.stderr
+    assert run(fake, "doctor").stderr == ""
+
+
+def test_without_a_place_for_the_old_file_nothing_is_written(fake: FakeAgent) -> None:
+    path = given(CLIENTS["codex"], fake)
+    Path(fake.env["XDG_STATE_HOME"]).write_text("not a folder")
+    done = run(fake, "setup", "codex", "--write")
+    assert done.returncode == 1 and "cannot be written: Not a directory." in done.stderr
+    assert "Traceback" not in done.stderr and path.read_bytes() == golden(CLIENTS["codex"])
+
+
 @pytest.mark.parametrize(
     ("words", "content", "complaint"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
@@ -18,12 +19,12 @@ class TomlText:
     def merged(self, text: str, wanted: Mapping[str, Any]) -> str:
         document = _parsed(text)
         _merge(document, wanted)
-        return tomlkit.dumps(document)
+        return _written(document, text)
 
     def restored(self, text: str, before: Any, written: Any) -> str:
         document = _parsed(text)
         _restore(document, before, written)
-        return tomlkit.dumps(document)
+        return _written(document, text)
 
 
 def _parsed(text: str) -> tomlkit.TOMLDocument:
@@ -31,6 +32,13 @@ def _parsed(text: str) -> tomlkit.TOMLDocument:
         return tomlkit.parse(text)
     except TOMLKitError as error:
         raise Unreadable(str(error)) from None
+
+
+def _written(document: tomlkit.TOMLDocument, like: str) -> str:
+    """tomlkit ends the lines that it adds as Unix does."""
+    text = tomlkit.dumps(document)
+    all_crlf = 0 < like.count("\n") == like.count("\r\n")
+    return re.sub(r"(?<!\r)\n", "\r\n", text) if all_crlf else text
 
 
 def _merge(table: MutableMapping[str, Any], wanted: Mapping[str, Any]) -> None:

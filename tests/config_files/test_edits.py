@@ -104,6 +104,7 @@ def test_a_value_that_is_only_wanted_where_there_is_none() -> None:
         ("x.yaml", "# nothing yet\n", "# nothing yet\nb: 2\n"),
         ("x.yaml", "---\na: 1\n", "---\na: 1\nb: 2\n"),
         ("x.yaml", "", "b: 2\n"),
+        ("x.toml", "a = 1\r\n", "a = 1\r\nb = 2\r\n"),
         ("x.toml", "[t]\na = 1 # one\n", "b = 2\n\n[t]\na = 1 # one\n"),
     ],
 )  # fmt: skip
