@@ -102,7 +102,7 @@ def _keep(version: str, found: Found) -> None:
     import json
     from datetime import UTC, datetime
 
-    from cursor_gateway.doctor_checks import kept_results
+    from cursor_gateway.doctor_probes import kept_results
 
     path = kept_results(os.environ, version)
     findings = [

@@ -19,11 +19,13 @@ from pathlib import Path
 
 from cursor_gateway import __version__, presence, setup
 from cursor_gateway.account import cursor_files
-from cursor_gateway.agents import process_tree
+from cursor_gateway.agents import isolation, process_tree
 from cursor_gateway.client import Client
 from cursor_gateway.clients import CLIENTS
+from cursor_gateway.core.models import resolve
 from cursor_gateway.doctor import EDITOR, Bench, Check, Finding
-from cursor_gateway.errors import AgentNotFound
+from cursor_gateway.doctor_probes import probed
+from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ModelNotFound
 from cursor_gateway.mcp_bridge import Bridge
 from cursor_gateway.presence import Presence, state_folder
 from cursor_gateway.settings import FIELDS, SettingsError, config_file
@@ -48,7 +50,7 @@ def settings_fault(error: SettingsError, file: Path | None, env: Mapping[str, st
     elif file is None and not path.exists():
         fix = "unset CURSOR_GATEWAY_CONFIG"
     else:
-        fix = f"{EDITOR} {shlex.quote(str(path))}"
+        fix = f"{EDITOR} {_quoted(path)}"
     return Finding("fault", str(error), "The gateway does not start with it.", fix)
 
 
@@ -106,6 +108,36 @@ def _scratch(bench: Bench) -> Finding:
     return Finding("ok", f"{used} is writable")
 
 
+async def state(bench: Bench) -> Sequence[Finding]:
+    folder = state_folder(bench.env)
+    place = next(each for each in (folder, *folder.parents) if each.exists())
+    if place.is_dir() and os.access(place, os.W_OK):
+        return [Finding("ok", f"{folder} can be written to")]
+    fix = "export XDG_STATE_HOME=$HOME/.cursor-gateway; mkdir -p $XDG_STATE_HOME"
+    return [Finding("fault", f"{folder} cannot be written to, because of {place}", fix=fix)]
+
+
+async def isolated(bench: Bench) -> Sequence[Finding]:
+    if not bench.settings.isolate:
+        return [Finding("ok", "not asked for (setting `isolate`)")]
+    try:
+        await asyncio.to_thread(isolation.check, bench.env)
+    except SettingsError as error:
+        why = "The gateway does not start so. This switches isolation off."
+        return [Finding("fault", str(error), why, _without("isolate", bench.env))]
+    return [Finding("ok", "bubblewrap works")]
+
+
+def _without(setting: str, env: Mapping[str, str]) -> str:
+    """The command that takes a setting back, where it was made."""
+    variable = FIELDS[setting].metadata["env"]
+    return f"unset {variable}" if env.get(variable) else f"{EDITOR} {_quoted(config_file(env))}"
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
 async def agent(bench: Bench) -> Sequence[Finding]:
     settings, env = bench.settings, bench.env
     folders = [*env.get("PATH", os.defpath).split(os.pathsep), "~/.local/bin"]
@@ -116,13 +148,10 @@ async def agent(bench: Bench) -> Sequence[Finding]:
         named = "agent_command" if settings.agent_command else "agent_executable"
         if not getattr(settings, named):
             return [Finding("fault", f"{error} ({looked})", fix=INSTALL)]
-        variable = FIELDS[named].metadata["env"]
-        file = shlex.quote(str(config_file(env)))
-        fix = f"unset {variable}" if env.get(variable) else f"{EDITOR} {file}"
-        return [Finding("fault", str(error), fix=fix)]
+        return [Finding("fault", str(error), fix=_without(named, env))]
     if located.kind == "demo":
         words = "the demo agent answers, no model (setting `demo`)"
-        return [Finding("note", words, "Its answers are canned.", "unset CURSOR_GATEWAY_DEMO")]
+        return [Finding("note", words, "Its answers are canned.", _without("demo", env))]
     return [Finding("ok", located.path if located.reach else f"{located.path} ({looked})")]
 
 
@@ -143,13 +172,18 @@ async def agent_version(bench: Bench) -> Sequence[Finding]:
 
 
 async def sign_in(bench: Bench) -> Sequence[Finding]:
-    state = await bench.account.sign_in()
-    if not state.authenticated:
+    try:
+        found = await bench.account.sign_in()
+    except AgentTimedOut as error:
+        longer = 6 * bench.settings.auth_check_timeout_ms
+        fix = f"export CURSOR_ACP_AUTH_CHECK_TIMEOUT={longer}"
+        return [Finding("fault", str(error), "It may only need more time.", fix)]
+    if not found.authenticated:
         return [Finding("fault", "nobody is signed in", fix="cursor-gateway login")]
     if bench.agent.has_api_key:
         return [Finding("ok", "by the key in CURSOR_API_KEY")]
     by = "the token in CURSOR_AUTH_TOKEN" if bench.env.get("CURSOR_AUTH_TOKEN") else "the browser"
-    return [Finding("ok", f"as {_masked(state.account) or 'somebody unnamed'}, by {by}")]
+    return [Finding("ok", f"as {_masked(found.account) or 'somebody unnamed'}, by {by}")]
 
 
 def _masked(address: str) -> str:
@@ -161,7 +195,14 @@ def _masked(address: str) -> str:
 async def models(bench: Bench) -> Sequence[Finding]:
     listed = await bench.account.models()
     some = ", ".join(model.id for model in listed[:3])
-    return [Finding("ok", f"{len(listed)} models: {some}, …")]
+    found = [Finding("ok", f"{len(listed)} models: {some}, …")]
+    for alias, target in bench.settings.aliases.items():
+        try:
+            resolve(target, listed, {})
+        except ModelNotFound as error:
+            why, fix = f"Who asks for {alias!r} gets an error.", _without("aliases", bench.env)
+            found.append(Finding("fault", f"alias {alias!r}: {error}", why, fix))
+    return found
 
 
 async def config_race(bench: Bench) -> Sequence[Finding]:
@@ -291,8 +332,18 @@ async def strays(bench: Bench) -> Sequence[Finding]:
 
 async def clients(bench: Bench) -> Sequence[Finding]:
     base_url = presence.base_url(bench.settings, bench.env)
-    found = (_client(client, base_url, bench) for client in CLIENTS.values())
-    return [finding for finding in found if finding] or [Finding("ok", "none is installed")]
+    found = [_client(client, base_url, bench) for client in CLIENTS.values()]
+    listed = [finding for finding in found if finding] or [Finding("ok", "none is installed")]
+    return [*listed, *_proxied(bench.env)]
+
+
+def _proxied(env: Mapping[str, str]) -> Iterator[Finding]:
+    proxy = next((name for name in ("HTTP_PROXY", "http_proxy") if env.get(name)), None)
+    spared = f"{env.get('NO_PROXY', '')},{env.get('no_proxy', '')}"
+    if proxy and "127.0.0.1" not in spared and "*" not in spared:
+        words = f"{proxy} is set, and NO_PROXY does not name 127.0.0.1"
+        fix = 'export NO_PROXY="127.0.0.1,localhost,$NO_PROXY"'
+        yield Finding("note", words, "Some clients then ask the proxy for the gateway.", fix)
 
 
 def _client(client: Client, base_url: str, bench: Bench) -> Finding | None:
@@ -306,33 +357,11 @@ def _client(client: Client, base_url: str, bench: Bench) -> Finding | None:
         return Finding("ok", f"{client.title} points to {base_url} ({path})")
     if where == "unreadable":
         words = f"{client.title}: {path} cannot be read"
-        return Finding("fault", words, fix=f"{EDITOR} {shlex.quote(str(path))}")
+        return Finding("fault", words, fix=f"{EDITOR} {_quoted(path)}")
     if where == "elsewhere" and ours:
         return Finding("fault", f"{client.title} does not point to {base_url} ({path})", fix=fix)
     words = "points elsewhere" if where == "elsewhere" else "does not use the gateway"
     return Finding("note", f"{client.title} {words} ({path})", fix=fix)
-
-
-def kept_results(env: Mapping[str, str], version: str) -> Path:
-    """Where the results of the probes of one version of the CLI are kept."""
-    return state_folder(env) / "doctor" / f"{re.sub(r'[^0-9A-Za-z.-]', '_', version)}.json"
-
-
-async def probed(bench: Bench) -> Sequence[Finding]:
-    version = await bench.agent.version()
-    try:
-        kept = json.loads(kept_results(bench.env, version).read_text())
-        verdicts = [(each["check"], each["verdict"]) for each in kept["findings"]]
-        at = kept["at"]
-    except (OSError, ValueError, KeyError, TypeError):
-        words = f"{version} was not probed with a model yet"
-        why = "Nobody knows how it holds calls, resumes chats and obeys; it costs some requests."
-        return [Finding("note", words, why, "cursor-gateway doctor --live")]
-    bad = [check for check, verdict in verdicts if verdict == "fault"]
-    if bad:
-        words = f"{version}, probed at {at}: {', '.join(bad)} went wrong"
-        return [Finding("note", words, "Another probe tells more.", "cursor-gateway doctor --live")]
-    return [Finding("ok", f"{version}, probed at {at}: all went well")]
 
 
 CHECKS = (
@@ -343,6 +372,13 @@ CHECKS = (
         "Every request works in a directory of its own there.",
         scratch,
     ),
+    Check(
+        "state",
+        "the state directory",
+        "The journal is kept there, and the files that `setup` has changed.",
+        state,
+    ),
+    Check("isolation", "the isolation of agents", "The gateway does not start.", isolated),
     Check("agent", "cursor-agent", "No request can be answered without it.", agent, ("scratch",)),
     Check(
         "agent-version",
@@ -356,7 +392,7 @@ CHECKS = (
         "the sign-in",
         "Cursor answers nobody who is not signed in.",
         sign_in,
-        ("agent",),
+        ("agent-version",),
     ),
     Check("models", "the models", "Without a list only `auto` is known.", models, ("sign-in",)),
     Check(

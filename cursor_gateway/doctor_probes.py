@@ -7,10 +7,13 @@ plain, and answers are recognised by words that nobody can guess.
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from cursor_gateway.agents.run import Chat, Order, Run, StartOver
@@ -18,6 +21,7 @@ from cursor_gateway.core.conversation import Conversation, Message, Text, ToolRe
 from cursor_gateway.core.events import AgentCall, Finished, RelayedCall, TextDelta
 from cursor_gateway.doctor import Bench, Check, Finding, Look
 from cursor_gateway.journal import Record
+from cursor_gateway.presence import state_folder
 
 PROBE_SECONDS = 60.0
 # A call is answered by a ticket, and the result comes when the agent has waited with it.
@@ -337,3 +341,25 @@ def probes(model: str, holds: tuple[float, ...]) -> tuple[Check, ...]:
         ("deny", "the deny list", alone, plain(all_.deny_list), answering),
     )
     return tuple(Check(f"live-{name}", *rest) for name, *rest in rows)  # type: ignore[arg-type]
+
+
+def kept_results(env: Mapping[str, str], version: str) -> Path:
+    """Where the results of the probes of one version of the CLI are kept."""
+    return state_folder(env) / "doctor" / f"{re.sub(r'[^0-9A-Za-z.-]', '_', version)}.json"
+
+
+async def probed(bench: Bench) -> Sequence[Finding]:
+    version = await bench.agent.version()
+    try:
+        kept = json.loads(kept_results(bench.env, version).read_text())
+        verdicts = [(each["check"], each["verdict"]) for each in kept["findings"]]
+        at = kept["at"]
+    except (OSError, ValueError, KeyError, TypeError):
+        words = f"{version} was not probed with a model yet"
+        why = "Nobody knows how it holds calls, resumes chats and obeys; it costs some requests."
+        return [Finding("note", words, why, "cursor-gateway doctor --live")]
+    bad = [check for check, verdict in verdicts if verdict == "fault"]
+    if bad:
+        words = f"{version}, probed at {at}: {', '.join(bad)} went wrong"
+        return [Finding("note", words, "Another probe tells more.", "cursor-gateway doctor --live")]
+    return [Finding("ok", f"{version}, probed at {at}: all went well")]

@@ -285,7 +285,7 @@ def reloaded(running: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
     taken = {name: getattr(fresh, name) for name in changed if name in RELOADED}
     settings = dataclasses.replace(running, **taken)
     # Again: the key may have gone from a file whose new host would not need one.
-    _check(settings, {"host": "as it runs"})
+    _check(settings, {})
     return settings, [name for name in changed if name not in RELOADED]
 
 
@@ -398,21 +398,22 @@ _DURATIONS = (
 
 
 def _check(settings: Settings, origins: Mapping[str, str]) -> None:
+    def wrong(name: str, words: str) -> SettingsError:
+        return SettingsError(f"{name} ({origins.get(name, 'as it runs')}) {words}.")
+
     if not 0 <= settings.port <= 65535:
-        raise SettingsError(f"port must be between 0 and 65535, not {settings.port}.")
+        raise wrong("port", f"must be between 0 and 65535, not {settings.port}")
     for name in ("tool_loop_max_repeat", "kept_responses_mb", "warm", "journal_mb"):
         if getattr(settings, name) < 0:
-            raise SettingsError(f"{name} must not be negative.")
+            raise wrong(name, "must not be negative")
     for name in ("slots", "max_body_mb", "max_prompt_mb", "auth_check_timeout_ms"):
         if getattr(settings, name) < 1:
-            raise SettingsError(f"{name} must be at least 1.")
+            raise wrong(name, "must be at least 1")
     for name in _DURATIONS:
         if getattr(settings, name) <= 0:
-            raise SettingsError(f"{name} must be more than 0.")
+            raise wrong(name, "must be more than 0")
     if settings.workspace and not Path(settings.workspace).expanduser().is_dir():
-        raise SettingsError(f"workspace: there is no directory {settings.workspace}.")
+        raise wrong("workspace", f"names {settings.workspace}, which is no directory")
     if not settings.is_loopback and not settings.api_key:
-        raise SettingsError(
-            f"Listening on {settings.host} ({origins['host']}) lets others in and so needs a key: "
-            "set CURSOR_GATEWAY_API_KEY or pass --api-key."
-        )
+        key = "set CURSOR_GATEWAY_API_KEY or pass --api-key"
+        raise wrong("host", f"is {settings.host}, which lets others in and so needs a key: {key}")

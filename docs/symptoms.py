@@ -200,6 +200,20 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             check="scratch",
         ),
         Symptom(
+            "“isolate: ”",
+            "The setting `isolate` is on, and bubblewrap is missing or may not be used here. The "
+            "gateway does not start without what it promised.",
+            "sudo apt install bubblewrap",
+            check="isolation",
+        ),
+        Symptom(
+            "“cannot be written”, no records in `cursor-gateway logs`",
+            "The gateway's state directory, or a client's file, belongs to somebody else; often "
+            "to root, after a `sudo`.",
+            "cursor-gateway doctor",
+            check="state",
+        ),
+        Symptom(
             "Processes named `cursor-agent` though no gateway runs",
             "They were left by a gateway that was killed together with its guardian.",
             "cursor-gateway doctor",

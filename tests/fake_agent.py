@@ -42,6 +42,7 @@ RECORDINGS = Path(__file__).parent / "recordings"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 STEP = re.compile(r"\[\[([a-z0-9-]+)(?::(.*?))?\]\]", re.DOTALL)
 USER_TURN = re.compile(r'<turn from="user">\n(.*?)\n</turn>', re.DOTALL)
+INSTRUCTIONS = re.compile(r"^<instructions>\n.*?^</instructions>", re.DOTALL | re.MULTILINE)
 NO_AUTH = (
     "Error: Authentication required. Please run 'agent login' first, "
     "or set CURSOR_API_KEY environment variable.\n"
@@ -247,10 +248,9 @@ class Run:
 
     def steps(self) -> list[tuple[str, str]]:
         """What the last user turn with steps wants done, after so many answers of ours."""
-        said = list(USER_TURN.finditer(self.prompt))
-        turns = [turn for turn in said if STEP.search(turn[1])]
-        # Instructions of real clients have double brackets of their own.
-        script = (turns or said)[-1][1] if said else self.prompt
+        turns = [turn for turn in USER_TURN.finditer(self.prompt) if STEP.search(turn[1])]
+        # The instructions of real clients have double brackets of their own.
+        script = turns[-1][1] if turns else INSTRUCTIONS.sub("", self.prompt)
         later = self.prompt[turns[-1].end() :] if turns else ""
         parts = script.split("[[then]]")
         part = parts[min(later.count('<turn from="assistant">'), len(parts) - 1)]

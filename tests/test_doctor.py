@@ -179,6 +179,46 @@ def missing_settings(fake: FakeAgent) -> None:
     fake.env["CURSOR_GATEWAY_CONFIG"] = "/nowhere/config.toml"
 
 
+def workspace_gone(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_WORKSPACE"] = "/nowhere"
+
+
+def impossible_port(fake: FakeAgent) -> None:
+    fake.env["PORT"] = "99999"
+
+
+def open_to_all(fake: FakeAgent) -> None:
+    fake.env["HOST"] = "0.0.0.0"
+
+
+def no_bubblewrap(fake: FakeAgent) -> None:
+    program(fake, "bwrap", "echo no permission >&2; exit 1")
+    fake.env["CURSOR_GATEWAY_ISOLATE"] = "1"
+
+
+def alias_of_nothing(fake: FakeAgent) -> None:
+    config(fake, "cursor-gateway/config.toml", 'aliases = {fast = "gpt-99"}')
+    fake.env["FIXED"] = 'aliases = {fast = "auto"}'
+
+
+def state_is_a_file(fake: FakeAgent) -> None:
+    Path(fake.env["XDG_STATE_HOME"]).write_text("")
+
+
+def slow_status(fake: FakeAgent) -> None:
+    """As slow as a cold disk: too slow for the first setting, not for the one that is printed."""
+    real = (bin_folder(fake) / "cursor-agent").read_text().splitlines()[1]
+    program(fake, "cursor-agent", f'test "$1" = status && sleep 1; {real}')
+    fake.env["CURSOR_ACP_AUTH_CHECK_TIMEOUT"] = "500"
+
+
+def dead_agent(fake: FakeAgent) -> None:
+    agent = bin_folder(fake) / "cursor-agent"
+    agent.rename(fake.home / "download")
+    program(fake, "cursor-agent", "echo cannot find module >&2; exit 1")
+    program(fake, "curl", f"echo mv {fake.home}/download {agent}")
+
+
 PLANTED: dict[Callable[[FakeAgent], None], tuple[str, str]] = {
     no_agent: ("agent", "looked in "),
     wrong_executable: ("agent", "/nowhere/cursor-agent"),
@@ -198,6 +238,14 @@ PLANTED: dict[Callable[[FakeAgent], None], tuple[str, str]] = {
     misspelt_setting: ("settings", "Did you mean 'slots'?"),
     bad_variable: ("settings", "must be a whole number"),
     missing_settings: ("settings", "There is no configuration file"),
+    workspace_gone: ("settings", "names /nowhere, which is no directory"),
+    impossible_port: ("settings", "must be between 0 and 65535"),
+    open_to_all: ("settings", "lets others in and so needs a key"),
+    no_bubblewrap: ("isolation", "bubblewrap does not work here: no permission"),
+    alias_of_nothing: ("models", "There is no model 'gpt-99'"),
+    state_is_a_file: ("state", "cannot be written to, because of "),
+    slow_status: ("sign-in", "said nothing within 0.5 seconds"),
+    dead_agent: ("agent-version", "it does not say which version it is"),
 }
 
 
@@ -297,7 +345,7 @@ def test_a_healthy_machine_is_left_as_it_was(fake: FakeAgent) -> None:
     assert told["agent-version"] == "2026.09.18-fake"
     assert set(told) == {
         *("versions", "scratch", "agent", "agent-version", "sign-in", "models", "config-race"),
-        *("port", "mcp", "strays", "clients", "probed"),
+        *("port", "mcp", "strays", "clients", "probed", "state", "isolation"),
     }
 
 
@@ -343,7 +391,9 @@ def test_what_is_no_fault_is_a_note(fake: FakeAgent) -> None:
     program(fake, "aider", "exit 0")
     cursor_file(fake, "cli-config.json.bad", "{")
     fake.put("version", "2027.01.01-abc")
+    fake.env["HTTP_PROXY"] = "http://proxy.example.com:3128"
     faults, report = examined(fake)
     notes = {each["check"]: each for each in report["findings"] if each["verdict"] == "note"}
     assert faults == {} and set(notes) == {"agent-version", "config-race", "clients", "probed"}
-    assert notes["clients"]["fix"] == "cursor-gateway setup aider --write"
+    fixes = [each["fix"] for each in report["findings"] if each["check"] == "clients"]
+    assert fixes[0] == "cursor-gateway setup aider --write" and "NO_PROXY" in fixes[1]
