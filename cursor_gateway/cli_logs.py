@@ -68,6 +68,11 @@ def logs(which: str | None, follow: bool, lines: int, as_json: bool, **wanted: A
     holds as CURSOR_GATEWAY_RUN.
     """
     found = _matching(follow, lines, wanted | {"which": which})
+    if which and not follow:
+        listed = list(found)
+        if not listed:
+            raise click.ClickException(f"The journal knows no request {which!r}.")
+        found = iter(listed)
     if as_json:
         _print_json_lines(found)
     elif which:

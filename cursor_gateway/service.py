@@ -18,6 +18,12 @@ NAME = "cursor-gateway"
 _LABEL = "io.github.cursor-gateway"
 # More than `shutdown_grace` by default, so that running answers may finish.
 _STOP_SECONDS = 30
+# What a shell says of a command that it does not find.
+_NOT_FOUND = 127
+_BY_HAND = (
+    "Nothing was installed. `cursor-gateway service install --print` shows the file for a "
+    "supervisor of your own."
+)
 
 
 class ServiceError(Exception):
@@ -149,8 +155,13 @@ def install(by: Keeper, what: Wanted, env: Env) -> Path:
         uninstall(by, env)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(by.text(what, env))
-    for command in by.install_commands(file):
-        _call(command, env)
+    try:
+        for command in by.install_commands(file):
+            _call(command, env)
+    except ServiceError:
+        # Or it would begin at the next sign-in, unasked, and `status` would call it installed.
+        file.unlink()
+        raise
     return file
 
 
@@ -173,12 +184,12 @@ def _call(command: Sequence[str], env: Env, *, may_fail: bool = False) -> int:
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise ServiceError(
-            f"There is no {command[0]} here. `cursor-gateway service install --print` shows the "
-            "file for a supervisor of your own."
-        ) from None
+        if may_fail:
+            return _NOT_FOUND
+        raise ServiceError(f"There is no {command[0]} here. {_BY_HAND}") from None
     if done.returncode and not may_fail:
-        raise ServiceError(f"`{shlex.join(command)}` failed: {done.stderr.strip()}")
+        said = done.stderr.strip()
+        raise ServiceError(f"`{shlex.join(command)}` failed: {said}. {_BY_HAND}")
     return done.returncode
 
 

@@ -91,6 +91,8 @@ async def test_one_request_is_shown_whole(start: Start, fake: FakeAgent) -> None
     assert list(record["timeline"])[-1] == "end"
     mark = fake.runs()[0]["env"]["CURSOR_GATEWAY_RUN"]
     assert ids(fake, mark) == ["first"]
+    done = run(fake, "logs", "tenth")
+    assert done.returncode == 1 and "knows no request 'tenth'" in done.stderr
 
 
 async def test_older_files_are_read_too_and_broken_lines_passed_over(

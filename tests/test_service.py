@@ -163,6 +163,8 @@ def test_what_a_service_cannot_do_is_one_clear_line(fake: FakeAgent, systemctl: 
     fake.env["FAKE_EXIT"] = "1"
     done = run(fake, "service", "install")
     assert done.returncode == 1 and "`systemctl --user daemon-reload` failed" in done.stderr
+    assert "service install --print" in done.stderr
+    assert "not installed" in run(fake, "service", "status").stdout
     fake.env["PATH"] = str(fake.home)
     for words in (["service", "install"], ["service", "logs"]):
         done = run(fake, *words)
