@@ -57,7 +57,6 @@ async def used(client: Client) -> None:
         (["--since", "2001-01-01"], ["first", "second", "third"]),
         (["--since", "2999-01-01T00:00:00+00:00"], []),
         (["second"], ["second"]),
-        (["nobody"], []),
     ],
 )
 async def test_requests_are_found(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import plistlib
+import re
 import shutil
 import subprocess
 import sys
@@ -210,5 +211,13 @@ def test_the_container_has_few_rights_and_is_looked_after() -> None:
     assert all(port.startswith("127.0.0.1:") for port in gateway["ports"])
     assert "/health" in " ".join(gateway["healthcheck"]["test"])
     dockerfile = (ROOT / "Dockerfile").read_text()
-    assert "\nUSER gateway\n" in dockerfile and "\nHEALTHCHECK " in dockerfile
+    assert "\nUSER 1000:1000\n" in dockerfile and "\nHEALTHCHECK " in dockerfile
     assert "/health" in dockerfile
+
+
+def test_the_image_is_built_of_what_it_copies_and_nothing_else_is_sent() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    copied = [line.split()[1:-1] for line in re.findall("^COPY (?!--).*", dockerfile, re.MULTILINE)]
+    sent = re.findall("^!(.*)", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    assert sorted(name for names in copied for name in names) == sorted(sent)
+    assert all((ROOT / name).exists() for name in sent)
