@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from cursor_gateway.clients import CLIENTS
 from cursor_gateway.config_files import format_of
 from cursor_gateway.config_files.edits import plain
 from cursor_gateway.core.models import Model
-from cursor_gateway.setup import points
+from cursor_gateway.setup import plan, points, undo, write
 from tests.conftest import FakeAgent
 from tests.http.test_life import gateway_process
 from tests.test_cli import run
@@ -103,6 +105,42 @@ def test_undo_after_a_second_write_goes_back_to_the_first_file(
     assert points(client, URL, fake.env) == "elsewhere"
     ok(run(fake, "setup", client.name, "--undo"))
     assert path.read_bytes() == golden(client)
+
+
+def with_crlf(content: bytes) -> bytes:
+    return content.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+
+
+# How else the same file may be written.
+VARIANTS: dict[str, Callable[[bytes], bytes]] = {
+    "crlf": with_crlf,
+    "no newline at the end": lambda content: content.rstrip(b"\r\n"),
+    "blank lines at the end": lambda content: content.rstrip(b"\r\n") + b"\n\n\n",
+    "byte order mark": lambda content: codecs.BOM_UTF8 + content.removeprefix(codecs.BOM_UTF8),
+    "empty": lambda content: b"",
+    "blank": lambda content: b"\n",
+}
+
+
+@EVERY_CLIENT
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("mode", [0o640, 0o444])
+def test_undo_gives_every_byte_back_however_the_file_is_written(
+    fake: FakeAgent, client: Client, variant: str, mode: int
+) -> None:
+    path = given(client, fake)
+    content = VARIANTS[variant](golden(client))
+    path.write_bytes(content)
+    path.chmod(mode)
+    target = Target(URL, (Model("auto", "Auto"), Model("gpt-5", "GPT-5")))
+    write(plan(client, target, fake.env), fake.env)
+    written = path.read_bytes()
+    assert points(client, URL, fake.env) == "here"
+    assert written.startswith(codecs.BOM_UTF8) is content.startswith(codecs.BOM_UTF8)
+    assert variant != "crlf" or written == with_crlf(written)
+    assert plan(client, target, fake.env).is_done
+    undo(client, fake.env)
+    assert path.read_bytes() == content and path.stat().st_mode & 0o777 == mode
 
 
 def test_undo_leaves_what_was_changed_since(fake: FakeAgent) -> None:
