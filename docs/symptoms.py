@@ -46,6 +46,7 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             "It worked, and now every request goes to a proxy",
             "`HTTP_PROXY` is set, and the client sends requests to this machine there, too.",
             "export NO_PROXY=127.0.0.1,localhost",
+            check="clients",
         ),
         Symptom(
             "“is in use by”",
@@ -271,8 +272,8 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“The conversation has”, “conversation is too long”",
-            "It is longer than `max_prompt_mb`, or than the model's context. Have the client "
-            "compact it, or begin anew.",
+            "It is longer than `max_prompt_mb`, or than the model's context. Most clients can "
+            "compact it.",
             kinds=(errors.ContextTooLong,),
         ),
         Symptom(
