@@ -99,7 +99,9 @@ class _Connection:
         pinging = asyncio.create_task(self._ping())
         try:
             async for message in self._socket:
-                if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) and not self._is_leaving:
+                # What comes after the close is not answered, and so may be sent to another gateway.
+                is_taken = self._is_answering or not self._is_leaving
+                if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) and is_taken:
                     await self._take(message.type, message.data)
             if self._closing is not None:
                 await asyncio.wait({self._closing})
@@ -147,7 +149,8 @@ class _Connection:
         self._answer.cancel()
         await asyncio.wait({self._answer})
         if self._is_answering:
-            await self._end({"type": "cancelled", "request_id": self._request_id})
+            with suppress(ConnectionError):
+                await self._end({"type": "cancelled", "request_id": self._request_id})
 
     async def _refuse(self, error: GatewayError) -> None:
         """Tell that a message was not taken: `error` where the client waits for nothing else."""

@@ -396,6 +396,18 @@ async def test_a_shutdown_lets_the_answer_finish_and_closes_with_1001(
         await draining
 
 
+async def test_a_shutdown_does_not_wait_for_an_answer_that_is_cancelled(start: Start) -> None:
+    async with start(shutdown_grace=600) as client, opened(client) as busy, opened(client) as idle:
+        await busy.ask("[[text:one]][[hang]]")
+        await busy.hear_text()
+        draining = asyncio.ensure_future(client.server.drain())
+        assert await idle.closed() == 1001
+        await busy.socket.send_json({"type": "cancel"})
+        assert (await busy.rest())[-1]["type"] == "cancelled"
+        assert await busy.closed() == 1001
+        await draining
+
+
 async def test_an_answer_that_a_shutdown_cuts_off_is_told_why(start: Start) -> None:
     async with start(shutdown_grace=0.1) as client, opened(client) as talk:
         await talk.ask("[[text:one]][[hang]]")
