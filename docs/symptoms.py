@@ -298,6 +298,16 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             kinds=(errors.WebSocketRefused,),
         ),
         Symptom(
+            "“This path is for WebSockets.”",
+            "The path ends in `/ws`, and what came was a plain request.",
+            kinds=(errors.WebSocketExpected,),
+        ),
+        Symptom(
+            "“The answer before is still under way.”, “There is no message of that type.”",
+            "On the chat's WebSocket a message came that cannot be taken now, or not at all.",
+            kinds=(errors.AnswerInProgress, errors.InvalidMessage),
+        ),
+        Symptom(
             "“Previous response with id”, “Response with id”",
             "It was made before the gateway started, or was the oldest of too many.",
             "cursor-gateway serve --kept-responses-mb 256",

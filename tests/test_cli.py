@@ -127,7 +127,7 @@ def test_config_shows_values_and_where_they_came_from(fake: FakeAgent, tmp_path:
     [
         (["serve", "--host", "0.0.0.0"], {}, "needs a key"),
         (["serve"], {"PORT": "many"}, "port (env PORT) must be a whole number"),
-        (["serve", "--workspace", "/nonexistent"], {}, "no directory /nonexistent"),
+        (["serve", "--workspace", "/nonexistent"], {}, "names /nonexistent, which is no directory"),
         (["serve", "--config", "/nonexistent"], {}, "no configuration file"),
         (["serve"], {"CURSOR_GATEWAY_CONFIG": "/nonexistent"}, "no configuration file"),
         (["serve", "--host", "0.0.0.0"], {"CURSOR_GATEWAY_API_KEY": "  "}, "needs a key"),
