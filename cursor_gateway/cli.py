@@ -20,7 +20,8 @@ from cursor_gateway.cli_mcp import mcp
 from cursor_gateway.cli_service import completion, service
 from cursor_gateway.cli_setup import setup
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.settings import FIELDS, Loaded, Settings, SettingsError, load, shown
+from cursor_gateway.settings import FIELDS, Settings, SettingsError, shown
+from cursor_gateway.settings_sources import Loaded, load
 from cursor_gateway.terminal import (
     complete,
     config_option,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cursor_gateway.settings import Settings, SettingsError, load
+from cursor_gateway.settings import Settings, SettingsError
+from cursor_gateway.settings_sources import load
 from cursor_gateway.terminal import complete, config_option, json_option, print_json, stderr_console
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from cursor_gateway.settings import Settings, load
+from cursor_gateway.settings import Settings
+from cursor_gateway.settings_sources import load
 from cursor_gateway.terminal import (
     complete,
     config_option,

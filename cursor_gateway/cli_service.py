@@ -35,8 +35,8 @@ def service() -> None:
 def install(only_print: bool, config_file: Path | None) -> None:
     """Start it now and at every sign-in, and again when it falls."""
     from cursor_gateway import service as services
-    from cursor_gateway.settings import config_file as default_file
-    from cursor_gateway.settings import load
+    from cursor_gateway.settings_sources import config_file as default_file
+    from cursor_gateway.settings_sources import load
 
     load({}, os.environ, config_file)  # better refused here than by a service that never starts
     named = config_file or (

@@ -66,7 +66,7 @@ def setup(
     """
     from cursor_gateway import presence
     from cursor_gateway.clients import CLIENTS
-    from cursor_gateway.settings import load
+    from cursor_gateway.settings_sources import load
     from cursor_gateway.setup import SetupError
 
     settings = load({}, os.environ, config_file).settings

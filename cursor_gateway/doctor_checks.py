@@ -28,7 +28,8 @@ from cursor_gateway.doctor_probes import probed
 from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ModelNotFound
 from cursor_gateway.mcp_bridge import Bridge
 from cursor_gateway.presence import Presence, state_folder
-from cursor_gateway.settings import FIELDS, SettingsError, config_file
+from cursor_gateway.settings import FIELDS, SettingsError
+from cursor_gateway.settings_sources import config_file
 
 INSTALL = "curl https://cursor.com/install -fsS | bash"
 # The versions that docs/cursor-agent.md is about.

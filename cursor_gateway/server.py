@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -21,29 +20,28 @@ from cursor_gateway.agents import elsewhere, isolation
 from cursor_gateway.body import read_json
 from cursor_gateway.chat_socket import PATH as SOCKET_PATH
 from cursor_gateway.chat_socket import ChatSockets
-from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery, json_response
 from cursor_gateway.dialects import DIALECTS, NAMED, Dialect, Exchange, messages, responses
-from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.errors import (
     GatewayError,
     InvalidRequest,
-    ModelNotFound,
     ShuttingDown,
     ToolCallsNotAllowed,
     ToolNotFound,
-    UnsupportedParameter,
 )
 from cursor_gateway.events import Events
 from cursor_gateway.gateway import Gateway
 from cursor_gateway.journal import NO_STATUS, Journal, Record, client_of
 from cursor_gateway.journal_routes import journal_routes
+from cursor_gateway.kept_routes import kept_routes
+from cursor_gateway.model_routes import model_routes
 from cursor_gateway.page_routes import FILES, SIGN_IN, page_routes
 from cursor_gateway.presence import holder
 from cursor_gateway.protocol import Runner
-from cursor_gateway.refusals import dialect_of, error_response, translated
+from cursor_gateway.refusals import error_response, translated
 from cursor_gateway.response_store import ResponseStore
-from cursor_gateway.settings import Settings, SettingsError, is_loopback, load, reloaded
+from cursor_gateway.settings import Settings, SettingsError, is_loopback
+from cursor_gateway.settings_sources import load, reloaded
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +64,6 @@ class Server:
         self._journal = journal
         self._admission = Admission(settings)
         self._kept = ResponseStore(settings.kept_responses_mb * 1024 * 1024)
-        self._started_at = int(time.time())
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._delivery = Delivery(settings, self._stopping)
         self._sockets = ChatSockets(journal, self._delivery, self._answering)
@@ -148,12 +145,8 @@ class Server:
                 app.router.add_post(prefix + dialect.PATH, self._converser(dialect))
             app.router.add_get(prefix + SOCKET_PATH, self._sockets.serve, allow_head=False)
             app.router.add_post(prefix + messages.COUNT_PATH, self._count_tokens)
-            kept = prefix + responses.PATH + "/{id}"
-            app.router.add_get(kept, self._show_response)
-            app.router.add_delete(kept, self._forget_response)
-            app.router.add_get(f"{kept}/input_items", self._list_input_items)
-            app.router.add_get(f"{prefix}/models", self._list_models)
-            app.router.add_get(prefix + "/models/{id:.+}", self._show_model)
+            app.router.add_routes(kept_routes(prefix, self._kept))
+            app.router.add_routes(model_routes(prefix, self._gateway.account))
             app.router.add_get(f"{prefix}/tools", self._list_tools)
             app.router.add_post(prefix + "/tools/{id}/call", self._call_tool)
         app.router.add_get("/health", self._health)
@@ -250,48 +243,6 @@ class Server:
         check_content_type(request.headers.get("Content-Type", ""))
         bridged = self._gateway.bridge.tools if _wants(request, "X-Cursor-MCP") else ()
         return json_response(messages.count_tokens(await read_json(request), bridged))
-
-    async def _show_response(self, request: web.Request) -> web.Response:
-        if request.query.get("stream") == "true":
-            raise UnsupportedParameter("A kept response comes whole.", param="stream")
-        return json_response(find_record(self._kept, request.match_info["id"])["response"])
-
-    async def _forget_response(self, request: web.Request) -> web.Response:
-        response_id = request.match_info["id"]
-        find_record(self._kept, response_id)
-        self._kept.remove(response_id)
-        return json_response({"id": response_id, "object": "response", "deleted": True})
-
-    async def _list_input_items(self, request: web.Request) -> web.Response:
-        record = find_record(self._kept, request.match_info["id"])
-        ascending = request.query.get("order") == "asc"
-        return json_response(render_input_items(record, ascending=ascending))
-
-    async def _list_models(self, request: web.Request) -> web.Response:
-        models = await self._gateway.account.models()
-        if dialect_of(request) is messages:
-            return json_response(messages.render_models(models, self._started_at))
-        return json_response(
-            {"object": "list", "data": [self._model_entry(model) for model in models]}
-        )
-
-    async def _show_model(self, request: web.Request) -> web.Response:
-        found = await self._gateway.account.resolve(request.match_info["id"])
-        listed = {model.id: model for model in await self._gateway.account.models()}
-        if found not in listed:
-            raise ModelNotFound(f"The agent does not list {found!r}.")
-        if dialect_of(request) is messages:
-            return json_response(messages.render_model(listed[found], self._started_at))
-        return json_response(self._model_entry(listed[found]))
-
-    def _model_entry(self, model: Model) -> dict[str, Any]:
-        return {
-            "id": model.id,
-            "name": model.name,
-            "object": "model",
-            "created": self._started_at,
-            "owned_by": "cursor",
-        }
 
     def _converser(self, dialect: Dialect) -> Respond:
         async def converse(request: web.Request) -> web.StreamResponse:

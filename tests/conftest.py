@@ -19,7 +19,7 @@ import pytest
 
 from cursor_gateway.agents import process_tree
 from cursor_gateway.server import Server, serving
-from cursor_gateway.settings import load
+from cursor_gateway.settings_sources import load
 
 TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"

@@ -20,6 +20,8 @@ ORDER = [
         "lifetime",
         "server",
         "chat_socket",
+        "model_routes",
+        "kept_routes",
         "page_routes",
         "events",
         "journal_routes",
@@ -72,7 +74,8 @@ def test_dialects_are_known_at_the_edge_only() -> None:
         if path.parent.name != "dialects"
         and any(name.startswith("cursor_gateway.dialects") for name in imports(path))
     }
-    edge = {"server", "chat_socket", "replay", "refusals", "protocol", "delivery", "cli"}
+    routes = {"server", "chat_socket", "model_routes", "kept_routes", "replay"}
+    edge = routes | {"refusals", "protocol", "delivery", "cli"}
     assert knowing == edge
 
 

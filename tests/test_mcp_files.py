@@ -11,7 +11,7 @@ import pytest
 
 from cursor_gateway.core.mcp_config import Configured, LocalServer
 from cursor_gateway.mcp_files import read_configuration
-from cursor_gateway.settings import load
+from cursor_gateway.settings_sources import load
 
 
 def put(path: Path, **commands: str) -> None:

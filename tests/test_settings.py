@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.settings import FIELDS, Settings, SettingsError, config_file, load, shown
+from cursor_gateway.settings import FIELDS, Settings, SettingsError, shown
+from cursor_gateway.settings_sources import config_file, load
 
 
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:

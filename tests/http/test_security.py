@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.settings import SettingsError, load
+from cursor_gateway.settings import SettingsError
+from cursor_gateway.settings_sources import load
 from tests.conftest import Client, FakeAgent, Start
 from tests.http.dialogue import Dialogue
 

@@ -13,7 +13,7 @@ import aiohttp
 from playwright.async_api import expect
 
 from cursor_gateway.server import serving
-from cursor_gateway.settings import load
+from cursor_gateway.settings_sources import load
 from tests.conftest import Client
 from tests.http.dialogue import BASH
 from tests.page.visitor import NARROW, Visitor, visiting

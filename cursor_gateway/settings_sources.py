@@ -1,0 +1,164 @@
+"""Where settings come from: flags, the environment, a file, and what is wrong with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cursor_gateway.settings import FIELDS, RELOADED, Settings, SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    settings: Settings
+    # Setting -> where its value came from: `flag`, `env NAME`, `file PATH` or `default`.
+    origins: Mapping[str, str]
+
+
+def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None) -> Loaded:
+    path = file or config_file(env)
+    written = _read(path, required=file is not None or bool(env.get("CURSOR_GATEWAY_CONFIG")))
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for name, spec in FIELDS.items():
+        variable = spec.metadata["env"]
+        if flags.get(name) is not None:
+            value, origin = flags[name], "flag"
+        elif env.get(variable):
+            value, origin = env[variable], f"env {variable}"
+        elif name in written:
+            value, origin = written[name], f"file {path}"
+        else:
+            origins[name] = "default"
+            continue
+        values[name] = _convert(spec, value, origin)
+        origins[name] = origin
+    settings = Settings(**values)
+    _check(settings, origins)
+    return Loaded(settings, origins)
+
+
+def reloaded(running: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
+    """What a running gateway goes on with, and which changed settings need a restart."""
+    changed = [name for name in FIELDS if getattr(running, name) != getattr(fresh, name)]
+    taken = {name: getattr(fresh, name) for name in changed if name in RELOADED}
+    settings = dataclasses.replace(running, **taken)
+    # Again: the key may have gone from a file whose new host would not need one.
+    _check(settings, {})
+    return settings, [name for name in changed if name not in RELOADED]
+
+
+def config_file(env: Mapping[str, str]) -> Path:
+    if named := env.get("CURSOR_GATEWAY_CONFIG"):
+        return Path(named)
+    base = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", ""), ".config")  # noqa: PTH118
+    return Path(base) / "cursor-gateway" / "config.toml"
+
+
+def _read(path: Path, *, required: bool) -> Mapping[str, Any]:
+    try:
+        with path.open("rb") as file:
+            written = tomllib.load(file)
+    except FileNotFoundError:
+        if required:
+            raise SettingsError(f"There is no configuration file {path}.") from None
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    for name in written:
+        if name not in FIELDS:
+            near = difflib.get_close_matches(name, FIELDS, n=1)
+            suggestion = f" Did you mean {near[0]!r}?" if near else ""
+            raise SettingsError(f"{path}: there is no setting {name!r}.{suggestion}")
+    return written
+
+
+def _convert(spec: dataclasses.Field[Any], value: Any, origin: str) -> Any:
+    try:
+        converted = _CONVERTERS[str(spec.type)](value)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        kind = _KINDS[str(spec.type)]
+        raise SettingsError(f"{spec.name} ({origin}) must be {kind}, not {value!r}.") from None
+    choices = spec.metadata["choices"]
+    if choices and converted not in choices:
+        raise SettingsError(
+            f"{spec.name} ({origin}) must be one of {', '.join(choices)}, not {value!r}."
+        )
+    return converted
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return {"1": True, "true": True, "yes": True, "on": True,
+            "0": False, "false": False, "no": False, "off": False}[str(value).lower()]  # fmt: skip
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    listed = value.split(",") if isinstance(value, str) else value
+    return tuple(entry.strip() for entry in listed if entry.strip())
+
+
+def _pairs(value: Any) -> Mapping[str, str]:
+    if isinstance(value, Mapping):
+        return {str(key): str(target) for key, target in value.items()}
+    return dict(_pair(entry) for entry in _strings(value))
+
+
+def _pair(entry: str) -> tuple[str, str]:
+    key, equals, target = entry.partition("=")
+    if not equals:
+        raise ValueError(entry)
+    return key.strip(), target.strip()
+
+
+_CONVERTERS: Mapping[str, Any] = {
+    "str": lambda value: str(value).strip(),
+    "int": int,
+    "float": float,
+    "bool": _boolean,
+    "tuple[str, ...]": _strings,
+    "Mapping[str, str]": _pairs,
+}
+_KINDS: Mapping[str, str] = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "tuple[str, ...]": "a list",
+    "Mapping[str, str]": "pairs such as name=model",
+}
+
+
+_DURATIONS = (
+    *("first_event_timeout", "idle_timeout", "total_timeout", "keep_alive", "heartbeat"),
+    *("relay_hold", "session_ttl"),
+    *("mcp_connect_timeout", "mcp_call_timeout"),
+)
+
+
+def _check(settings: Settings, origins: Mapping[str, str]) -> None:
+    def wrong(name: str, words: str) -> SettingsError:
+        return SettingsError(f"{name} ({origins.get(name, 'as it runs')}) {words}.")
+
+    if not 0 <= settings.port <= 65535:
+        raise wrong("port", f"must be between 0 and 65535, not {settings.port}")
+    for name in ("tool_loop_max_repeat", "kept_responses_mb", "warm", "journal_mb"):
+        if getattr(settings, name) < 0:
+            raise wrong(name, "must not be negative")
+    for name in ("slots", "max_body_mb", "max_prompt_mb", "auth_check_timeout_ms"):
+        if getattr(settings, name) < 1:
+            raise wrong(name, "must be at least 1")
+    for name in _DURATIONS:
+        if getattr(settings, name) <= 0:
+            raise wrong(name, "must be more than 0")
+    if settings.workspace and not Path(settings.workspace).expanduser().is_dir():
+        raise wrong("workspace", f"names {settings.workspace}, which is no directory")
+    if not settings.is_loopback and not settings.api_key:
+        key = "set CURSOR_GATEWAY_API_KEY or pass --api-key"
+        raise wrong("host", f"is {settings.host}, which lets others in and so needs a key: {key}")
