@@ -157,12 +157,7 @@ const fold = (title, text, open = false) =>
   );
 
 function replay(record) {
-  return section(
-    "Replay",
-    record.request == null &&
-      el("p.quiet", "Same route and model, with a small prompt in place of the real one."),
-    snippet("the curl command", record.curl, { label: "curl command" }),
-  );
+  return section("Replay", snippet("the curl command", record.curl, { label: "curl command" }));
 }
 
 const section = (title, ...parts) => el("section", el("h3", title), parts);

@@ -216,7 +216,7 @@ async def test_the_replay_of_a_request_is_a_request(start: Start, path: str) -> 
         async with client.session.post(client.url(f"/v1{path}"), json=body) as answered:
             asked = answered.headers["X-Request-Id"]
         _, record = await client.get(f"/v1/requests/{asked}")
-        assert "request" not in record
+        assert "request" not in record and "not recorded" in record["curl"]
         said = await asyncio.to_thread(run_by_a_shell, record["curl"], {"PATH": "/usr/bin:/bin"})
         assert "Hello" in said and not json.loads(said).get("error")
 
@@ -235,6 +235,13 @@ async def test_a_recorded_request_is_replayed_with_its_very_words(start: Start) 
         _, listed = await client.get("/v1/requests")
         replayed = [await client.get(f"/v1/requests/{each['id']}") for each in listed["data"]]
         assert len({json.dumps(json.loads(each["request"])) for _, each in replayed}) == 1
+
+
+async def test_a_request_that_is_not_kept_whole_is_replayed_with_a_small_one(start: Start) -> None:
+    async with start(record_prompts=True) as client:
+        await client.content("é" * 600_000, headers={"X-Request-Id": "long"})
+        _, record = await client.get("/v1/requests/long")
+    assert len(record["curl"]) < 1000 and "a part is kept" in record["curl"]
 
 
 async def test_a_browser_is_called_one(client: Client) -> None:
