@@ -105,10 +105,12 @@ async def serves(fake: FakeAgent, command: str) -> None:
     process = await asyncio.create_subprocess_shell(
         f"exec {command}", env=fake.env, cwd=ROOT, stderr=subprocess.DEVNULL
     )
-    (gateway,) = await eventually(lambda: presence.running(fake.env))
-    assert await answered(gateway.base_url)
-    process.terminate()
-    await process.wait()
+    try:
+        (gateway,) = await eventually(lambda: presence.running(fake.env))
+        assert await answered(gateway.base_url)
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 async def makes_and_serves(fake: FakeAgent, command: str) -> None:
@@ -183,11 +185,13 @@ async def follows(fake: FakeAgent, command: str) -> None:
             f"exec {command}", env=fake.env, stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
-        assert await answered(url)
-        while b"complete" not in await process.stdout.readline():
-            pass
-        process.terminate()
-        await process.communicate()
+        try:
+            assert await answered(url)
+            while b"complete" not in await process.stdout.readline():
+                pass
+        finally:
+            process.terminate()
+            await process.communicate()
 
 
 async def installs_a_service(fake: FakeAgent, command: str) -> None:
