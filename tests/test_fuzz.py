@@ -22,7 +22,7 @@ def test_what_is_large_in_one_way_takes_linear_time() -> None:
     """Four times the size may take four times as long; sixteen times would be quadratic."""
     slow = {
         name: times
-        for name, times in fuzz.growth(50_000).items()
+        for name, times in fuzz.growth(20_000).items()
         if times[1] > 0.05 and times[1] > 9 * times[0]
     }
     assert slow == {}
@@ -30,7 +30,7 @@ def test_what_is_large_in_one_way_takes_linear_time() -> None:
 
 @pytest.mark.parametrize("dialect", [each for each in DIALECTS if each is not completions])
 def test_a_million_tools_are_refused(dialect: Dialect) -> None:
-    tools = [{"name": f"t{number}", "type": "function"} for number in range(1_000_000)]
+    tools = [{"name": "t", "type": "function"}] * 1_000_000
     body = {"model": "auto", "max_tokens": 1, "input": "hi", "tools": tools}
     with pytest.raises(InvalidRequest, match="may hold 5000"):
         dialect.parse(body | {"messages": [{"role": "user", "content": "hi"}]})

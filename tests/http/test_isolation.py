@@ -120,7 +120,7 @@ async def test_a_workspace_that_the_user_named_can_be_read_and_edited_only_in_ag
 
 @needs_bwrap
 async def test_a_client_that_leaves_ends_an_isolated_agent(start: Start, caged: FakeAgent) -> None:
-    async with start(isolate=True) as client:
+    async with start(isolate=True, keep_alive=0.1) as client:
         async with client.chat("RUN trap '' TERM; sleep 999", stream=True):
             await eventually(caged.processes)
         await eventually(lambda: not caged.processes())
