@@ -355,6 +355,8 @@ def monsters(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
         "parts",
         ask(messages=[{"role": "user", "content": [{"type": "text", "text": "x"}] * (size // 20)}]),
     )
+    call = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
+    yield "items in a row", ask(input=[call] * size)
     yield "a key", ask(**{"k" * size: 1})
     yield "slashes in a model", ask(model="/" * size)
     yield "a model", ask(model="m" * size)

@@ -40,9 +40,11 @@ class Errands:
         woven: list[Done] = []
         for at, message in enumerate(conversation.messages):
             done = self._done_beside(message)
+            if done is None or done in woven:
+                continue
             answers = (n for n in range(at + 1, len(messages)) if messages[n].role != "assistant")
             place = next(answers, None)
-            if done is not None and place is not None and done not in woven:
+            if place is not None:
                 calls, results = done
                 woven.append(done)
                 messages[at] = Message(message.role, (*message.parts, *calls))

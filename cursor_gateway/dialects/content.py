@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from cursor_gateway.core.conversation import (
     ImageFile,
@@ -33,6 +33,8 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 _PASSED_OVER = frozenset(
     {"thinking", "redacted_thinking", "reasoning", "server_tool_use", "mcp_tool_use"}
 )
+
+T = TypeVar("T")
 
 
 def parse_model(body: Mapping[str, Any]) -> str:
@@ -125,14 +127,15 @@ def parse_call(call: Mapping[str, Any], where: str) -> ToolCall:
     return ToolCall(call_id if isinstance(call_id, str) else name, name, arguments)
 
 
-def parse_tools(listed: Iterable[object]) -> tuple[ToolSpec, ...]:
+def parse_tools(listed: list[Any]) -> tuple[ToolSpec, ...]:
     """The client's tools, in each of the forms that clients use. Types that we cannot offer (a
     provider's own search, say) are left out; the client does not expect to execute them."""
-    specs = (_tool(tool) for tool in listed if isinstance(tool, dict))
-    return not_too_many(tuple({spec.name: spec for spec in specs if spec is not None}.values()))
+    specs = (_tool(tool) for tool in not_too_many(listed) if isinstance(tool, dict))
+    return tuple({spec.name: spec for spec in specs if spec is not None}.values())
 
 
-def not_too_many(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
+def not_too_many(tools: list[T]) -> list[T]:
+    """Before they are read, which takes seconds for a million, and nobody else is served."""
     if len(tools) > MAX_TOOLS:
         raise InvalidRequest(f"`tools` may hold {MAX_TOOLS} tools.", param="tools")
     return tools

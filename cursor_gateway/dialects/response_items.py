@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import orjson
 
 from cursor_gateway.core.conversation import (
     Message,
-    Part,
     Role,
     Text,
     ToolCall,
@@ -94,31 +94,25 @@ def _called(item: Mapping[str, Any], where: str) -> ToolCall:
 
 def _joined(messages: Iterable[Message]) -> Iterator[Message]:
     """Items of one turn in one message: what the model said and called belongs together."""
-    pending: Message | None = None
-    for message in messages:
-        if pending is not None and pending.role == message.role == "assistant":
-            parts: tuple[Part, ...] = (*pending.parts, *message.parts)
-            pending = Message("assistant", parts)
-            continue
-        if pending is not None:
-            yield pending
-        pending = message
-    if pending is not None:
-        yield pending
+    for is_assistant, turn in groupby(messages, key=lambda message: message.role == "assistant"):
+        if is_assistant:
+            yield Message("assistant", tuple(part for message in turn for part in message.parts))
+        else:
+            yield from turn
 
 
 def parse_response_tools(listed: list[Any]) -> tuple[tuple[ToolSpec, ...], dict[str, Origin]]:
     """Function and custom tools, those of namespaces under a name of both parts."""
     specs: list[ToolSpec] = []
     origins: dict[str, Origin] = {}
-    for tool, namespace in _flattened(listed):
+    for tool, namespace in not_too_many(list(_flattened(listed))):
         is_custom = tool.get("type") == "custom"
         for spec in parse_tools([tool]):
             name = f"{namespace}__{spec.name}" if namespace else spec.name
             described = spec.description + _grammar(tool.get("format"))
             specs.append(ToolSpec(name, described, _FREE_TEXT if is_custom else spec.schema))
             origins[name] = Origin(spec.name, namespace, is_custom)
-    return not_too_many(tuple(specs)), origins
+    return tuple(specs), origins
 
 
 def _grammar(form: object) -> str:
