@@ -131,6 +131,7 @@ def test_what_was_done_beside_a_call_is_woven_in_where_it_was() -> None:
     )
     unfinished = Conversation("auto", conversation.messages[:2])
     assert errands.woven(unfinished) == unfinished
+    assert Errands().woven(conversation) == conversation
 
 
 def test_it_is_woven_in_once_however_a_client_writes_the_turn() -> None:
