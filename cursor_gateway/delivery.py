@@ -107,7 +107,7 @@ class Delivery:
         if not isinstance(error, GatewayError):
             log.exception("request %s failed", request[REQUEST_ID])
             error = GatewayError("Something went wrong in the gateway.")
-        request[RECORD].failed(error.code)
+        request[RECORD].failed(error.code, error.message)
         log.info("request %s broke off: %s", request[REQUEST_ID], error.code)
         with suppress(ConnectionError):
             await stream.fail(error)

@@ -42,6 +42,7 @@ MAX_MODELS = 100
 
 _PRODUCT = re.compile(r"[!-~]{1,60}(?: v?\d[!-~]{0,20})?")
 _MODEL_CHARACTERS = 100
+_ERROR_CHARACTERS = 2000
 
 
 @dataclass(slots=True)
@@ -88,6 +89,8 @@ class Record:
     loop: Loop | None = None
     # `running`, `complete`, `client_gone` or the code of an error.
     outcome: str = RUNNING
+    # What the client was told of an error; many show their users nothing of it.
+    error: str = ""
     status: int | None = None
     # What happened, and how many seconds after the request came.
     timeline: dict[str, float] = field(default_factory=dict)
@@ -124,10 +127,10 @@ class Record:
             if self.calls:
                 self.mark("calls")
 
-    def failed(self, outcome: str) -> None:
+    def failed(self, outcome: str, told: str = "") -> None:
         """What went wrong first is what went wrong."""
         if self.outcome == RUNNING:
-            self.outcome = outcome
+            self.outcome, self.error = outcome, told[:_ERROR_CHARACTERS]
 
     def end(self) -> None:
         self.failed(COMPLETE if self.status is not None else CLIENT_GONE)
@@ -163,6 +166,7 @@ class Record:
             "agent": self.agents[-1].how if self.agents else "none",
             "outcome": self.outcome,
             "status": self.status,
+            "error": self.error or None,
             "queue_ms": _ms(self.queue_wait),
             "first_token_ms": _ms(self.timeline.get("first_token")),
             "duration_ms": _ms(self.duration),

@@ -71,6 +71,7 @@ function facts(record) {
   return el(
     "dl.facts",
     fact("Outcome", outcome(record), record.status && ` status ${record.status}`),
+    record.error && fact("Why", record.error),
     fact("When", whole(record.at)),
     fact("Client", record.client || "–"),
     fact("Model", meant(record), asked && el("span.quiet", ` ${asked}`)),

@@ -100,6 +100,7 @@ async def test_what_is_refused_has_a_record_too(start: Start, fake: FakeAgent) -
         # No conversations, so no records.
         await client.get("/v1/models")
         await client.get("/v1/chat/completions")
+    assert "gpt-99" in written(fake)[1]["error"]
     told = [
         tuple(record[it] for it in ("dialect", "status", "outcome")) for record in written(fake)
     ]
@@ -113,9 +114,10 @@ async def test_what_is_refused_has_a_record_too(start: Start, fake: FakeAgent) -
 
 async def test_an_answer_that_breaks_off_is_no_complete_one(start: Start, fake: FakeAgent) -> None:
     async with start() as client:
-        await client.frames("[[text:Hello]][[exit:3]]")
+        await client.frames("[[text:Hello]][[stderr:Error: it broke]][[exit:3]]")
     (record,) = written(fake)
     assert (record["status"], record["outcome"]) == (200, "agent_failed")
+    assert "it broke" in record["error"]
     assert [agent["exit"] for agent in record["agents"]] == [3]
     assert "first_token" in record["timeline"] and record["tokens"] is None
 
@@ -261,7 +263,7 @@ async def test_prompts_and_answers_stay_out(start: Start, fake: FakeAgent) -> No
     prompt = f'{CANARY} [[think:{CANARY}]][[text:{CANARY}]][[call:bash {{"command": "{CANARY}"}}]]'
     async with start() as client:
         await Dialogue(client).say(prompt)
-        await client.error(f"{CANARY}[[stderr:{CANARY}]][[exit:1]]")
+        await client.error(f"{CANARY}[[text:{CANARY}]][[stderr:Error: no]][[exit:1]]")
         for record in await listed(client):
             shown = await client.get(f"/v1/requests/{record['id']}")
             assert CANARY not in json.dumps(shown)
