@@ -16,6 +16,8 @@ Env = Mapping[str, str]
 NO_KEY = "-"
 # The gateway's own key, by the name that the gateway itself reads: it never goes on a command line.
 KEY_VARIABLE = "CURSOR_GATEWAY_API_KEY"
+# Where the key itself must not stand; no client takes it for a key that works.
+KEY_PLACEHOLDER = "YOUR-GATEWAY-KEY"
 # Put in the place of the file that a start without any change to the user's files needs.
 FILE = "{file}"
 

@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from cursor_gateway.account import Account
-from cursor_gateway.client import KEY_VARIABLE, NO_KEY, Client, Env, Target
+from cursor_gateway.client import KEY_PLACEHOLDER, NO_KEY, Client, Env, Target
 from cursor_gateway.core.models import Model
 from cursor_gateway.delivery import json_response
 from cursor_gateway.errors import GatewayError
@@ -59,10 +59,10 @@ _HEADERS = {
 
 def page_routes(account: Account, env: Env, needs_key: Callable[[], bool]) -> list[web.RouteDef]:
     async def list_clients(request: web.Request) -> web.Response:
-        key = f"${KEY_VARIABLE}" if needs_key() else NO_KEY
+        key = KEY_PLACEHOLDER if needs_key() else NO_KEY
         base_url, models = f"{request.url.origin()}/v1", await _listed(account)
         clients = await asyncio.to_thread(_clients, base_url, models, key, env)
-        return json_response({"object": "list", "data": clients})
+        return json_response({"object": "list", "data": clients, "key": key})
 
     return [
         *(web.get(path, _show_file) for path in FILES),

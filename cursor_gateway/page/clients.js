@@ -10,29 +10,39 @@ const POINTS = {
   unreadable: ["bad", "file cannot be read"],
 };
 
-const KEY = "The key is the gateway's own; while it has none, any word will do.";
+// Stands for the key while the gateway has none.
+const NO_KEY = "-";
+const ANY_KEY = "The gateway has no key: where a client wants one, any word will do.";
+const OWN_KEY = "The key is the gateway's own.";
+const KEY_FOR_COMMANDS =
+  "The command takes the key from `CURSOR_GATEWAY_API_KEY` in its environment, or from the " +
+  "configuration file of the gateway.";
 
 export async function openClients({ baseUrl }) {
   const place = byId("client-list");
   try {
-    const { data } = await get("v1/clients");
+    const { data, key } = await get("v1/clients");
     const installedFirst = [...data].sort((one, other) => other.installed - one.installed);
-    show(place, introduction(baseUrl), installedFirst.map(client));
+    show(place, introduction(baseUrl, key), installedFirst.map(cardWith(key)));
   } catch (error) {
     show(place, el("p.notice.bad", prose(error.message)));
   }
 }
 
-function introduction(baseUrl) {
+function introduction(baseUrl, key) {
   return el(
     "section.any-client",
     el("h2", "Any client"),
-    el("p", "Whatever speaks OpenAI's or Anthropic's API needs this base URL. ", KEY),
-    snippet("the base URL", baseUrl),
+    el("p", key === NO_KEY ? ANY_KEY : OWN_KEY),
+    el("p", "What speaks OpenAI's API needs this base URL:"),
+    snippet("the base URL for OpenAI's API", baseUrl),
+    el("p", prose("What speaks Anthropic's API adds the `/v1` itself and needs this one:")),
+    snippet("the base URL for Anthropic's API", baseUrl.replace(/\/v1$/, "")),
   );
 }
 
-function client(each, at) {
+const cardWith = (key) => (each, at) => {
+  const hasKey = key !== NO_KEY;
   const [kind, words] = POINTS[each.points];
   return el(
     "details.client-card",
@@ -47,6 +57,7 @@ function client(each, at) {
       "div.client-body",
       el("h3", "By command"),
       el("p", prose("Writes its file and keeps the old one; `--undo` gives that back.")),
+      hasKey && el("p", prose(KEY_FOR_COMMANDS)),
       command(each, "--write"),
       each.can_launch && [
         el("p", "Or start it once, without a change to any file:"),
@@ -55,11 +66,12 @@ function client(each, at) {
       el("h3", "By hand"),
       el("p", "In ", el("code.path", each.file)),
       snippet(`the configuration of ${each.title}`, each.content),
+      hasKey && el("p", prose(`Put the gateway's key in place of \`${key}\`.`)),
       el("p", "Then try:"),
       snippet(`an example for ${each.title}`, each.example),
     ),
   );
-}
+};
 
 function command({ name, title }, option) {
   return snippet(`the ${option} command of ${title}`, `cursor-gateway setup ${name} ${option}`);

@@ -265,6 +265,9 @@ async def test_each_client_has_its_set_up_for_the_address_that_was_asked(
         assert "http://localhost:7" in each["content"]
         assert KEY not in json.dumps(each)
         assert each["file"].startswith(fake.env["HOME"]) and each["points"] == "nowhere"
+        # A variable's name would be sent as it is by clients that expand none.
+        assert body["key"] == "YOUR-GATEWAY-KEY" and body["key"] in each["content"]
+        assert "CURSOR_GATEWAY_API_KEY" not in each["content"]
     opencode = json.loads(body["data"][0]["content"])
     assert "composer-2.5-fast" in opencode["provider"]["cursor"]["models"]
 

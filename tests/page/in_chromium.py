@@ -295,6 +295,28 @@ async def test_each_client_can_be_set_up_by_copying(client: Client) -> None:
         await expect(page.get_by_text("cursor-gateway setup claude-code --write")).to_be_visible()
 
 
+async def test_any_client_finds_its_base_url_in_either_dialect(client: Client) -> None:
+    async with visiting(client) as visitor:
+        await visitor.open("#clients")
+        page, origin = visitor.page, client.url("/")[:-1]
+        for dialect, url in (("OpenAI", f"{origin}/v1"), ("Anthropic", origin)):
+            await page.get_by_role("button", name=f"Copy the base URL for {dialect}'s").click()
+            assert await page.evaluate("navigator.clipboard.readText()") == url
+        await expect(page.get_by_text("any word will do")).to_be_visible()
+
+
+async def test_a_set_up_by_hand_says_where_the_key_goes(start: Start) -> None:
+    async with start(api_key=KEY) as client, visiting(client) as visitor:
+        visitor.expects("status of 401")
+        page = visitor.page
+        await page.goto(f"{visitor.home}#clients")
+        await visitor.enter_key(KEY)
+        card = page.locator(".client-card[open]")
+        await expect(card).to_contain_text("Put the gateway's key in place of YOUR-GATEWAY-KEY.")
+        await expect(card).to_contain_text("takes the key from CURSOR_GATEWAY_API_KEY")
+        assert KEY not in await page.content()
+
+
 LOOKS = pytest.mark.parametrize(
     ("size", "colours"),
     [(WIDE, "light"), (WIDE, "dark"), (NARROW, "light"), (NARROW, "dark")],

@@ -66,6 +66,10 @@ class Visitor:
         await self.page.goto(f"{self.home}{view}")
         await expect(self.page.locator("#status")).not_to_have_text("connecting")
 
+    async def enter_key(self, key: str) -> None:
+        await self.page.get_by_role("textbox", name="Key").fill(key)
+        await self.page.keyboard.press("Enter")
+
     async def go(self, view: str) -> None:
         """To another view, by its link."""
         await self.page.get_by_role("navigation").get_by_role("link", name=view).click()
