@@ -4,6 +4,8 @@ import { byId } from "./dom.js";
 
 const KEPT = "cursor-gateway-key";
 
+let key = sessionStorage.getItem(KEPT);
+
 /** What the gateway answers instead of what was asked for, as it says it. */
 export class Refused extends Error {
   constructor({ message, code, status, request_id: requestId }) {
@@ -26,14 +28,22 @@ export function post(path, body, options) {
 /** A response that is good. Asks for the key as long as it takes. */
 export async function ask(path, options = {}) {
   for (;;) {
-    const key = sessionStorage.getItem(KEPT);
-    const headers = { ...options.headers, ...(key && { Authorization: `Bearer ${key}` }) };
+    const tried = key;
+    const headers = { ...options.headers, ...(tried && { Authorization: bearer(tried) }) };
     const response = await fetch(path, { ...options, headers });
-    if (response.ok) return response;
-    const refused = new Refused(await said(response));
-    if (refused.code !== "invalid_api_key") throw refused;
-    await newKey(key);
+    const refused = response.ok ? null : new Refused(await said(response));
+    if (refused?.code !== "invalid_api_key") {
+      if (tried) sessionStorage.setItem(KEPT, tried);
+      if (refused) throw refused;
+      return response;
+    }
+    await newKey(tried);
   }
+}
+
+/** A header is made of bytes, which `fetch` takes as characters up to U+00FF; the key is UTF-8. */
+function bearer(words) {
+  return `Bearer ${String.fromCharCode(...new TextEncoder().encode(words))}`;
 }
 
 async function said(response) {
@@ -49,34 +59,44 @@ let asking = null;
 
 /** Several requests may find out at once that there is no key; people are asked once. */
 async function newKey(wrong) {
-  if (sessionStorage.getItem(KEPT) !== wrong) return;
-  asking ??= askForKey(wrong).finally(() => {
+  if (key !== wrong) return;
+  sessionStorage.removeItem(KEPT);
+  if (wrong) sayWrong();
+  asking ??= enteredKey().finally(() => {
     asking = null;
   });
-  await asking;
+  key = await asking;
 }
 
-function askForKey(wrong) {
+function enteredKey() {
   const dialog = byId("key");
   const input = byId("key-input");
-  if (wrong) byId("key-why").textContent = "That was not the key. Try again.";
-  dialog.addEventListener("cancel", stay);
-  dialog.showModal();
-  input.focus();
+  const open = () => {
+    dialog.showModal();
+    input.focus();
+  };
+  // Without the key there is nothing behind the dialog to go back to. Preventing `cancel` would not
+  // do: browsers let a second Escape through.
+  dialog.onclose = open;
+  open();
   return new Promise((resolve) => {
     dialog.querySelector("form").onsubmit = (event) => {
       event.preventDefault();
-      sessionStorage.setItem(KEPT, input.value);
+      const entered = input.value;
       input.value = "";
-      dialog.removeEventListener("cancel", stay);
+      if (!canBeSent(entered)) return sayWrong();
+      dialog.onclose = null;
       dialog.close();
-      resolve();
+      resolve(entered);
     };
   });
 }
 
-// Without the key there is nothing behind the dialog to go back to.
-const stay = (event) => event.preventDefault();
+const canBeSent = (words) => !/[\0-\x1f\x7f]/.test(words);
+
+function sayWrong() {
+  byId("key-why").textContent = "That was not the key. Try again.";
+}
 
 /** The frames of an event stream: `{event, data}`. Comments are signs of life and mean nothing. */
 export async function* frames(response) {

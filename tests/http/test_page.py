@@ -134,6 +134,14 @@ async def test_a_broken_password_is_no_key(start: Start, offered: str) -> None:
         assert refused.status == 401
 
 
+@pytest.mark.parametrize("scheme", ["Bearer schlüssel", basic("schlüssel")])
+async def test_a_key_is_compared_by_its_bytes(start: Start, scheme: str) -> None:
+    async with start(api_key="schlüssel") as client:
+        assert (await fetched(client, "/v1/models", Authorization=scheme)).status == 200
+        refused = await fetched(client, "/v1/models", Authorization="Bearer schlussel")
+        assert refused.status == 401
+
+
 async def test_the_page_obeys_the_laws_of_host_and_origin(client: Client) -> None:
     for path in ("/", "/v1/events", "/v1/clients"):
         assert (await fetched(client, path, Host="evil.example")).status == 403
