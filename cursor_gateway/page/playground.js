@@ -81,7 +81,7 @@ class Desk {
     this.#work(new AbortController());
     try {
       await this.#fill(answer, question);
-      answer.end();
+      keepingUp(this.transcript, () => answer.end());
       say("The answer is complete.");
     } catch (error) {
       this.#failed(answer, error, question);
@@ -95,17 +95,20 @@ class Desk {
       withTool: this.withTool.checked,
       signal: this.#stop.signal,
     };
-    for await (const event of this.#chat.ask(question, options)) answer[event.kind](event);
+    for await (const event of this.#chat.ask(question, options))
+      keepingUp(this.transcript, () => answer[event.kind](event));
   }
 
   #failed(answer, error, question) {
     if (this.#stop.signal.aborted) {
-      answer.end("stopped");
+      keepingUp(this.transcript, () => answer.end("stopped"));
       say("The answer was stopped.");
       return;
     }
-    answer.breakOff();
-    this.transcript.append(refusal(error));
+    keepingUp(this.transcript, () => {
+      answer.breakOff();
+      this.transcript.append(refusal(error));
+    });
     this.question.value ||= question;
     say("That failed.");
   }
@@ -130,12 +133,11 @@ class Answer {
   #spoken = [];
 
   constructor(transcript) {
-    this.transcript = transcript;
     this.place = el("div.message.model", el("p.who", "Model"));
     this.foot = el("p.foot.quiet", "waiting…");
     this.place.append(this.foot);
     transcript.append(this.place);
-    this.#follow(true);
+    transcript.scrollTop = transcript.scrollHeight;
   }
 
   asked({ requestId }) {
@@ -198,7 +200,7 @@ class Answer {
   #card(call) {
     const card = el("div.call", el("p", el("span.quiet", "Tool call "), el("code")));
     this.#cards.set(call.id, card);
-    this.#add(card);
+    this.foot.before(card);
     this.#part = null;
     return card;
   }
@@ -207,29 +209,24 @@ class Answer {
     this.#token();
     if (this.#part?.kind !== kind) {
       const [element, words] = make();
-      this.#add(element);
+      this.foot.before(element);
       this.#part = { kind, words };
     }
     this.#part.words.append(text);
-    this.#follow();
-  }
-
-  #add(element) {
-    this.foot.before(element);
-    this.#follow();
   }
 
   #token() {
     this.#first ??= performance.now() - this.#began;
     if (this.foot.textContent) this.foot.textContent = "";
   }
+}
 
-  /** Stays at the end, unless the reader has gone back. */
-  #follow(always = false) {
-    const { scrollHeight, scrollTop, clientHeight } = this.transcript;
-    if (always || scrollHeight - scrollTop - clientHeight < 120)
-      this.transcript.scrollTop = scrollHeight;
-  }
+/** Stays at the end while `grow` makes it longer, unless the reader had gone back before. */
+function keepingUp(transcript, grow) {
+  const { scrollHeight, scrollTop, clientHeight } = transcript;
+  const wasAtEnd = scrollHeight - scrollTop - clientHeight < 40;
+  grow();
+  if (wasAtEnd) transcript.scrollTop = transcript.scrollHeight;
 }
 
 /** An error as the gateway words it, which says what to do. */

@@ -80,6 +80,26 @@ async def test_a_tool_call_goes_round(start: Start, fake: FakeAgent) -> None:
         await expect(page.locator("tbody .channel").first).to_have_text("relay")
 
 
+async def test_the_end_of_an_answer_stays_in_sight_unless_the_reader_goes_back(
+    client: Client,
+) -> None:
+    long = "\n".join(f"line {number}" for number in range(200))
+    async with visiting(client) as visitor:
+        await visitor.open("#playground")
+        page = visitor.page
+        await visitor.asked(f"[[text:{long}]]")
+        await expect(page.locator(".foot")).to_be_in_viewport()
+        await visitor.asked(f"[[text:{long}]][[text:{long}]]")
+        await expect(page.locator(".foot").last).to_be_in_viewport()
+        await visitor.ask(f"[[text:{long}]][[hang]]")
+        await expect(page.locator(".message.model .words").last).to_contain_text("line 199")
+        log = page.get_by_role("log")
+        await log.evaluate("log => log.scrollTo(0, 0)")
+        await page.get_by_role("button", name="Stop").click()
+        await expect(page.locator(".foot").last).to_contain_text("stopped")
+        assert await log.evaluate("log => log.scrollTop") == 0
+
+
 async def test_code_in_an_answer_looks_like_code(client: Client) -> None:
     async with visiting(client) as visitor:
         await visitor.open("#playground")
