@@ -16,8 +16,20 @@ export class Refused extends Error {
   }
 }
 
+export const START_IT = "If it was stopped, start it with `cursor-gateway serve`.";
+const UNREACHED = { message: `The gateway does not answer. ${START_IT}` };
+const BROKEN_OFF = { message: "The connection broke off.", code: "broken_off" };
+
+/** In words of ours: a browser's own differ, and tell people nothing. */
+function otherwise(what) {
+  return () => {
+    throw new Refused(what);
+  };
+}
+
 export async function get(path, options) {
-  return (await ask(path, options)).json();
+  const response = await ask(path, options);
+  return response.json().catch(otherwise(BROKEN_OFF));
 }
 
 export function post(path, body, options) {
@@ -30,7 +42,7 @@ export async function ask(path, options = {}) {
   for (;;) {
     const tried = key;
     const headers = { ...options.headers, ...(tried && { Authorization: bearer(tried) }) };
-    const response = await fetch(path, { ...options, headers });
+    const response = await fetch(path, { ...options, headers }).catch(otherwise(UNREACHED));
     const refused = response.ok ? null : new Refused(await said(response));
     if (refused?.code !== "invalid_api_key") {
       if (tried) sessionStorage.setItem(KEPT, tried);
@@ -104,7 +116,7 @@ export async function* frames(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch(otherwise(BROKEN_OFF));
       if (done) return;
       const parts = (rest + value).split("\n\n");
       rest = parts.pop();

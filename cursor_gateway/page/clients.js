@@ -18,12 +18,21 @@ const KEY_FOR_COMMANDS =
   "The command takes the key from `CURSOR_GATEWAY_API_KEY` in its environment, or from the " +
   "configuration file of the gateway.";
 
+let isShown = false;
+
+/** After the gateway was away. What is shown stays as it is, with the card that is read open. */
+export function recoverClients(options) {
+  if (!isShown) openClients(options);
+}
+
 export async function openClients({ baseUrl }) {
   const place = byId("client-list");
+  isShown = false;
   try {
     const { data, key } = await get("v1/clients");
     const installedFirst = [...data].sort((one, other) => other.installed - one.installed);
     show(place, introduction(baseUrl, key), installedFirst.map(cardWith(key)));
+    isShown = true;
   } catch (error) {
     show(place, el("p.notice.bad", prose(error.message)));
   }

@@ -38,6 +38,11 @@ export function closeDetail() {
   dialog.close();
 }
 
+/** After the gateway was away: it may know more of the request, or nothing any more. */
+export function recoverDetail(health) {
+  if (openId) load(openId, health);
+}
+
 /** What happens to the request that is shown is shown. */
 export function refreshDetail(record, health) {
   if (record.id === openId) load(record.id, health);

@@ -3,13 +3,14 @@
 import { ask, frames } from "./api.js";
 import { byId, copyButton, mark } from "./dom.js";
 import { showCharts } from "./charts.js";
-import { openClients } from "./clients.js";
-import { closeDetail, openDetail, refreshDetail } from "./detail.js";
+import { openClients, recoverClients } from "./clients.js";
+import { closeDetail, openDetail, recoverDetail, refreshDetail } from "./detail.js";
 import { openPlayground } from "./playground.js";
 import { RequestTable } from "./requests.js";
 import { showNotices, showState } from "./state.js";
 
 const VIEWS = { requests: () => {}, playground: openPlayground, clients: openClients };
+const RECOVERIES = { ...VIEWS, clients: recoverClients };
 const MOST_RECORDS = 500;
 // Between attempts to reach a gateway that does not answer.
 const PATIENCE_MS = [500, 1000, 2000, 5000];
@@ -20,13 +21,16 @@ const baseUrl = new URL("v1", location.href).href;
 
 let health = null;
 let failures = 0;
+// Whether the gateway is there and has told what it remembers.
+let isHeard = false;
+let view = "requests";
 
 // Views
 
 function route() {
   const [wanted, id] = location.hash.slice(1).split("/");
   if (wanted === "main") return;
-  const view = wanted in VIEWS ? wanted : "requests";
+  view = wanted in VIEWS ? wanted : "requests";
   for (const name of Object.keys(VIEWS)) {
     byId(`view-${name}`).hidden = name !== view;
     const link = document.querySelector(`nav a[href="#${name}"]`);
@@ -49,6 +53,8 @@ async function follow() {
       // Told below, like an end without a word.
     }
     failures += 1;
+    isHeard = false;
+    loseTheRunning();
     showStatus();
     const pause = PATIENCE_MS[failures - 1] ?? PATIENCE_MS.at(-1);
     await new Promise((resolve) => setTimeout(resolve, pause));
@@ -57,15 +63,29 @@ async function follow() {
 
 async function listen() {
   const response = await ask("v1/events");
-  // It begins with all that the gateway remembers; what only the page remembers may never end.
-  records.clear();
-  takeRecords([]);
   for await (const { event, data } of frames(response)) {
-    failures = 0;
     if (event === "health") takeHealth(JSON.parse(data));
+    if (!isHeard) recover();
     if (event === "requests") takeRecords(JSON.parse(data));
     showStatus();
   }
+}
+
+/** The stream begins with all that the gateway remembers; what only the page does is over. */
+function recover() {
+  isHeard = true;
+  records.clear();
+  takeRecords([]);
+  recoverDetail(health);
+  if (failures) RECOVERIES[view]({ baseUrl });
+  failures = 0;
+}
+
+/** A gateway that is gone finishes nothing; one that is back tells how it went. */
+function loseTheRunning() {
+  for (const [key, record] of records)
+    if (record.outcome === "running") records.set(key, { ...record, outcome: "not_known" });
+  takeRecords([]);
 }
 
 function takeHealth(fresh) {
@@ -78,7 +98,7 @@ function takeRecords(fresh) {
   for (const record of fresh) records.set(keyOf(record), { ...record, seen: Date.now() });
   const tooMany = Math.max(0, records.size - MOST_RECORDS);
   for (const key of [...records.keys()].slice(0, tooMany)) records.delete(key);
-  table.show([...records.values()]);
+  table.show([...records.values()], { isKnown: isHeard });
   drawCharts();
   fresh.forEach((record) => refreshDetail(record, health));
 }

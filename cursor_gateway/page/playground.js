@@ -230,13 +230,13 @@ function keepingUp(transcript, grow) {
 }
 
 /** An error as the gateway words it, which says what to do. */
-function refusal({ code = "no answer", status, message, requestId }) {
-  const name = status ? `${code} (${status})` : code;
+function refusal({ code, status, message, requestId }) {
+  const name = status ? `${code ?? "status"} (${status})` : code;
   const link = requestId && el("a", { href: `#requests/${requestId}` }, requestId);
   return el(
     "div.notice.bad",
     { role: "alert" },
-    el("p", el("b", name), " ", prose(message)),
+    el("p", name && [el("b", name), " "], prose(message)),
     link && el("p.quiet", "Request ", link),
   );
 }

@@ -16,9 +16,10 @@ const COLUMNS = [
   ["outcome", "Outcome"],
 ];
 
-const OUTCOMES = { running: "busy", complete: "good", client_gone: "warn" };
-const WORDS = { client_gone: "client left" };
+const OUTCOMES = { running: "busy", complete: "good", client_gone: "warn", not_known: "warn" };
+const WORDS = { client_gone: "client left", not_known: "not known" };
 
+const NOT_KNOWN = "Which requests there are is not known until the gateway answers.";
 const NONE_YET = "No requests yet. Ask something in the playground, or point a client here.";
 const NONE_FITS = "No request fits the filter.";
 
@@ -32,6 +33,7 @@ export class RequestTable {
   #body = el("tbody", { role: "rowgroup" });
   #empty = el("p.empty");
   #rows = new Map();
+  #isKnown = false;
 
   // Where a narrow screen stacks the cells, browsers forget the table; the roles remind them.
   constructor(place, filter, total) {
@@ -50,7 +52,8 @@ export class RequestTable {
     filter.addEventListener("input", () => this.#arrange());
   }
 
-  show(records) {
+  show(records, { isKnown }) {
+    this.#isKnown = isKnown;
     const rows = new Map();
     for (const record of records) {
       const key = `${record.id} ${record.at}`;
@@ -95,7 +98,7 @@ export class RequestTable {
   #sayHowMany(shown, all) {
     this.table.hidden = !shown;
     this.#empty.hidden = shown > 0;
-    this.#empty.textContent = all ? NONE_FITS : NONE_YET;
+    this.#empty.textContent = all ? NONE_FITS : this.#isKnown ? NONE_YET : NOT_KNOWN;
     this.total.textContent = shown === all ? all || "" : `${shown} of ${all}`;
   }
 }

@@ -1,5 +1,6 @@
 // What the gateway has and lacks, from its `/health`.
 
+import { START_IT } from "./api.js";
 import { el, mark, prose, show } from "./dom.js";
 import { plural } from "./format.js";
 
@@ -60,8 +61,7 @@ export function showNotices(place, health, failures) {
     );
 }
 
-const UNREACHED =
-  "This page tries again by itself. If it was stopped, start it with `cursor-gateway serve`.";
+const UNREACHED = `This page tries again by itself. ${START_IT}`;
 const DEMO =
   "No model answers here. For real answers install cursor-agent, run `cursor-gateway login`, " +
   "and start without `--demo`.";

@@ -6,6 +6,13 @@ and that no request leaves for another origin.
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -260,8 +267,72 @@ async def test_a_gateway_that_is_gone_is_told(start: Start) -> None:
         visitor.expects("ERR_CONNECTION_REFUSED")
         await visitor.open()
         await client.server.close()
-        notice = visitor.page.locator(".notice")
-        await expect(notice).to_contain_text("The gateway does not answer")
+        page, words = visitor.page, "The gateway does not answer."
+        await expect(page.locator("#notices")).to_contain_text(words)
+        await expect(page.get_by_text("No requests yet")).to_have_count(0)
+        await expect(page.locator("#request-table")).to_contain_text("is not known")
+        await visitor.go("Clients")
+        await expect(page.locator("#client-list")).to_contain_text(words)
+        await visitor.go("Playground")
+        await visitor.ask("hi")
+        await expect(page.get_by_role("alert")).to_contain_text(words)
+
+
+async def test_a_page_asks_again_once_the_gateway_is_back(start: Start) -> None:
+    async with start() as client, visiting(client) as visitor:
+        visitor.expects("ERR_CONNECTION_REFUSED|status of 404")
+        await client.content(HELLO, headers={"X-Request-Id": "mine"})
+        await visitor.open()
+        port = client.server.port
+        await client.server.close()
+        page = visitor.page
+        await expect(page.locator("#notices")).to_contain_text("does not answer")
+        await page.locator(".requests tbody a").click()
+        detail = page.get_by_role("dialog")
+        await expect(detail).to_contain_text("The gateway does not answer.")
+        async with start(port=port):
+            await expect(detail).to_contain_text("Not among the running")
+            await page.keyboard.press("Escape")
+            await expect(page.get_by_text("No requests yet")).to_be_visible()
+
+
+async def test_a_gateway_that_dies_takes_its_running_requests_with_it(
+    client: Client, fake: FakeAgent
+) -> None:
+    async with serving_alone(fake) as (serve, home), visiting(client) as visitor:
+        visitor.home = home
+        visitor.expects("ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING")
+        await visitor.open("#playground")
+        page = visitor.page
+        await visitor.ask("[[text:Begun]][[hang]]")
+        await expect(page.locator(".message.model .words")).to_have_text("Begun")
+        await visitor.go("Requests")
+        await expect(page.locator("tbody .outcome")).to_have_text("running")
+        serve.kill()
+        await expect(page.locator("tbody .outcome")).to_have_text("not known")
+        await visitor.go("Playground")
+        await expect(page.get_by_role("alert")).to_contain_text("The connection broke off.")
+
+
+@asynccontextmanager
+async def serving_alone(fake: FakeAgent) -> AsyncIterator[tuple[Process, str]]:
+    """A gateway that can be killed, and the address of its page."""
+    serve = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "cursor_gateway", "serve", "--port", "0"),
+        env=fake.env,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert serve.stderr is not None
+    await serve.stderr.readline()
+    try:
+        yield serve, (await serve.stderr.readline()).decode().split()[1]
+    finally:
+        if serve.returncode is None:
+            serve.kill()
+        await serve.communicate()
+        for pid in fake.processes():
+            os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: not fake.processes())
 
 
 async def test_the_keyboard_is_enough(client: Client) -> None:
