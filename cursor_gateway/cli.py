@@ -138,7 +138,7 @@ def _announce(server: Server, settings: Settings) -> None:
 
     console = stderr_console()
     console.print(f"[bold]cursor-gateway {__version__}[/] on [bold cyan]{server.base_url}[/]")
-    console.print(f"page {server.base_url.removesuffix('v1')}", highlight=False)
+    console.print(f"page {_page_url(server)}", highlight=False)
     try:
         agent = locate(settings, os.environ)
     except GatewayError as error:
@@ -152,14 +152,20 @@ def _announce(server: Server, settings: Settings) -> None:
         console.print(f"workspace {settings.workspace}, mode {settings.agent_mode}")
 
 
+def _page_url(server: Server) -> str:
+    """One that opens on this machine: not each system leads from "any address" to itself."""
+    url = server.base_url.removesuffix("v1")
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
 def _announce_demo(console: Console) -> None:
     from rich.panel import Panel
 
     console.print(
         Panel(
             "No model answers here. Every answer comes from the built-in demo agent.\n"
-            "For real answers install cursor-agent, run `cursor-gateway login`, "
-            "and start again without --demo.",
+            "For real answers install cursor-agent and sign in with `cursor-gateway login`; "
+            "then start `cursor-gateway serve`.",
             title="DEMO AGENT",
             style="bold yellow",
         )

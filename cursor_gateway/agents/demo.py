@@ -287,8 +287,8 @@ def _demo_answer(prompt: str) -> str:
         return json.dumps({"demo": True, "question": question[:200]})
     return (
         "This is the demo agent of cursor-gateway: your request travelled the whole way, but no "
-        f"model has read it. You wrote: “{question[:500]}” Install cursor-agent, run "
-        "`cursor-gateway login`, and start the gateway without --demo for real answers."
+        f"model has read it. You wrote: “{question[:500]}” For real answers install "
+        "cursor-agent and sign in with `cursor-gateway login`; then start `cursor-gateway serve`."
     )
 
 

@@ -72,14 +72,14 @@ function fill(...parts) {
 }
 
 function facts(record) {
-  const asked = record.model && record.model !== record.resolved ? `asked for ${record.model}` : "";
+  const isAnother = record.resolved && record.model && record.model !== record.resolved;
   return el(
     "dl.facts",
     fact("Outcome", outcome(record), record.status && ` status ${record.status}`),
     record.error && fact("Why", record.error),
     fact("When", whole(record.at)),
     fact("Client", record.client || "–"),
-    fact("Model", meant(record), asked && el("span.quiet", ` ${asked}`)),
+    fact("Model", meant(record), isAnother && el("span.quiet", ` asked for ${record.model}`)),
     fact("Dialect", record.dialect, record.stream ? ", streamed" : ", whole"),
     fact("Channel of tools", record.channel ?? "not known yet"),
     fact("Tokens", record.tokens ? tokens(record.tokens) : "–"),
@@ -142,11 +142,11 @@ const NOT_KEPT = "What was asked and answered is kept for the last 50 requests o
 function words(record, health) {
   if (record.request == null) {
     const why = health?.record_prompts ? NOT_KEPT : NOT_RECORDED;
-    return section("Words", el("p.quiet", prose(why)));
+    return section("Request and answer", el("p.quiet", prose(why)));
   }
   const { text, thinking, calls } = record.answer;
   return section(
-    "Words",
+    "Request and answer",
     fold("Request", record.request),
     thinking && fold("Thinking", thinking),
     text && fold("Answer", text, true),

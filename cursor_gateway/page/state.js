@@ -63,8 +63,8 @@ export function showNotices(place, health, failures) {
 
 const UNREACHED = `This page tries again by itself. ${START_IT}`;
 const DEMO =
-  "No model answers here. For real answers install cursor-agent, run `cursor-gateway login`, " +
-  "and start without `--demo`.";
+  "No model answers here. For real answers install cursor-agent and sign in with " +
+  "`cursor-gateway login`; then start `cursor-gateway serve`.";
 
 function notice(kind, title, words) {
   return el("p", { class: `notice ${kind}` }, el("b", title), " ", prose(words));

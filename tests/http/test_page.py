@@ -148,10 +148,12 @@ async def test_the_page_obeys_the_laws_of_host_and_origin(client: Client) -> Non
         assert (await fetched(client, path, Origin="https://evil.example")).status == 403
 
 
-async def test_serve_prints_where_the_page_is(fake: FakeAgent) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_serve_prints_where_the_page_opens(fake: FakeAgent, host: str) -> None:
     serve = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cursor_gateway", "serve", "--demo", "--port", "0"),
-        env=fake.env,
+        *("--host", host),
+        env=fake.env | {"CURSOR_GATEWAY_API_KEY": KEY},
         stderr=subprocess.PIPE,
     )
     try:

@@ -155,6 +155,16 @@ async def test_what_was_asked_is_nowhere_unless_it_is_recorded(client: Client) -
         assert CANARY not in await visitor.page.content()
 
 
+async def test_a_model_that_does_not_exist_is_named_once(client: Client) -> None:
+    async with visiting(client) as visitor:
+        model = "no-such-model-" + "x" * 80
+        await client.error("hi", model=model, headers={"X-Request-Id": "mine"})
+        await visitor.open("#requests/mine")
+        facts = visitor.page.get_by_role("dialog").locator(".facts")
+        await expect(facts).to_contain_text(model)
+        assert (await facts.inner_text()).count(model) == 1
+
+
 async def test_an_old_address_says_that_the_request_is_gone(client: Client) -> None:
     async with visiting(client) as visitor:
         visitor.expects("status of 404")
