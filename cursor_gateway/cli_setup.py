@@ -36,29 +36,47 @@ class _ClientName(click.ParamType[str]):
         return click.Choice(list(CLIENTS)).shell_complete(ctx, param, incomplete)
 
 
+def _base_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    from urllib.parse import urlsplit
+
+    if value is None:
+        return None
+    try:
+        split = urlsplit(value)
+        is_usable = split.scheme in ("http", "https") and split.hostname and split.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise click.BadParameter(f"{value!r} is not like http://127.0.0.1:32124/v1.")
+    return value.rstrip("/") if split.path.strip("/") else f"{value.rstrip('/')}/v1"
+
+
 @click.command()
 @click.argument("client", required=False, type=_ClientName())
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@click.option("--write", "action", flag_value="write", help="Change its configuration.")
-@click.option("--undo", "action", flag_value="undo", help="Give its configuration back.")
+@click.option("--write", is_flag=True, help="Change its configuration.")
+@click.option("--undo", is_flag=True, help="Give its configuration back.")
 @click.option(
     "--launch",
-    "action",
-    flag_value="launch",
+    is_flag=True,
     help="Start it for the gateway without any change; ARGS, after `--`, are its own.",
 )
-@click.option("--url", help="The gateway's base URL; else that of the one which runs here.")
+@click.option(
+    "--url",
+    callback=_base_url,
+    help="The gateway's base URL; else that of the one which runs here.",
+)
 @click.option("--model", "chosen", multiple=True, help="Only these models, the first as default.")
 @json_option
 @config_option
 def setup(
     client: str | None,
     args: tuple[str, ...],
-    action: str | None,
     url: str | None,
     chosen: tuple[str, ...],
     as_json: bool,
     config_file: Path | None,
+    **actions: bool,
 ) -> None:
     """Point CLIENT to the gateway. Without an option, show what would be changed.
 
@@ -67,12 +85,11 @@ def setup(
     from cursor_gateway import presence
     from cursor_gateway.clients import CLIENTS
     from cursor_gateway.settings_sources import load
-    from cursor_gateway.setup import SetupError
+    from cursor_gateway.setup import KeyRefused, SetupError
 
+    action = _the_action(actions, client, args)
     settings = load({}, os.environ, config_file).settings
-    base_url = url.rstrip("/") if url else presence.base_url(settings, os.environ)
-    if client is None and action:
-        raise click.UsageError(f"Say which client: cursor-gateway setup CLIENT --{action}")
+    base_url = url or presence.base_url(settings, os.environ)
     try:
         if client is None:
             _overview(base_url, settings, as_json)
@@ -81,8 +98,34 @@ def setup(
         else:
             target = _target(CLIENTS[client], base_url, chosen, settings)
             _act(CLIENTS[client], target, action, args, as_json)
+    except KeyRefused:
+        raise click.ClickException(_wants_its_key(base_url, settings, config_file)) from None
     except SetupError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _the_action(actions: dict[str, bool], client: str | None, args: tuple[str, ...]) -> str | None:
+    asked = [name for name, is_asked in actions.items() if is_asked]
+    if len(asked) > 1:
+        raise click.UsageError(f"--{asked[0]} and --{asked[1]} cannot go together.")
+    action = asked[0] if asked else None
+    if client is None and action:
+        raise click.UsageError(f"Say which client: cursor-gateway setup CLIENT --{action}")
+    if args and action != "launch":
+        raise click.UsageError(f"What shall {args[0]!r} be? Only --launch takes more words.")
+    return action
+
+
+def _wants_its_key(base_url: str, settings: Settings, config_file: Path | None) -> str:
+    from cursor_gateway import settings_sources
+    from cursor_gateway.client import KEY_VARIABLE
+
+    here = "the one that is set here is another" if settings.api_key else "none is set here"
+    file = config_file or settings_sources.config_file(os.environ)
+    return (
+        f"The gateway at {base_url} wants its key, and {here}. Set {KEY_VARIABLE} to it, or "
+        f"`api_key` in {file}. Nothing was written."
+    )
 
 
 def _act(
@@ -102,22 +145,44 @@ def _act(
 def _target(client: Client, base_url: str, chosen: tuple[str, ...], settings: Settings) -> Target:
     from cursor_gateway.client import NO_KEY, Target
     from cursor_gateway.core.models import Model
-    from cursor_gateway.setup import models_for
+    from cursor_gateway.setup import models_for, models_of
 
     key = settings.api_key or NO_KEY
     if chosen:
+        _warn_of_unknown(chosen, base_url, key)
         return Target(base_url, tuple(Model(name, name) for name in chosen), key)
-    listed = _listed(base_url, key, settings) if client.lists_models else ()
+    # Asked in any case: it tells whether it takes the key.
+    listed = models_of(base_url, key)
+    if client.lists_models:
+        listed = _without_demo(listed or _listed_here(settings))
     return Target(base_url, models_for(client, listed), key)
 
 
-def _listed(base_url: str, key: str, settings: Settings) -> tuple[Model, ...]:
-    """From the gateway, else from the agent, else none: `auto` always works."""
+def _warn_of_unknown(chosen: tuple[str, ...], base_url: str, key: str) -> None:
+    from cursor_gateway.setup import why_not
+
+    for name in chosen:
+        if why := why_not(name, base_url, key):
+            click.echo(f"Warning: {why}", err=True)
+
+
+def _without_demo(listed: tuple[Model, ...]) -> tuple[Model, ...]:
+    """Its models are gone with it; `auto` stays."""
+    from cursor_gateway.agents import demo
+
+    if {model.id for model in listed} != dict(demo.MODELS).keys():
+        return listed
+    words = "the demo agent answers. Run this again once cursor-agent does."
+    click.echo(f"Only the model auto is set: {words}", err=True)
+    return ()
+
+
+def _listed_here(settings: Settings) -> tuple[Model, ...]:
+    """From the agent, else none: `auto` always works."""
     from cursor_gateway.errors import GatewayError
-    from cursor_gateway.setup import models_of
 
     try:
-        return models_of(base_url, key) or complete(_listed_by_agent(settings))
+        return complete(_listed_by_agent(settings))
     except GatewayError as error:
         click.echo(f"Only the model auto is set: {error.message}", err=True)
         return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,8 @@ class Client:
     wanted: Callable[[Target], dict[str, Any]]
     # Where in its configuration the base URL stands; a list is searched for the entry that has it.
     address: tuple[str, ...]
+    # Where the key stands, beside that.
+    key: tuple[str, ...]
     # None where only files can point it elsewhere.
     launch: Callable[[Target], Launch] | None
     # A first command, once it is set up.
@@ -74,12 +76,25 @@ class Client:
     def url(self, target: Target) -> str:
         return target.base_url if self.has_v1 else target.root_url
 
-    def configured_urls(self, config: Any) -> list[str]:
-        """Every base URL that its configuration names at the place of ours."""
-        found = [config]
-        for name in self.address:
-            found = [value[name] for value in _entries(found) if name in value]
-        return [value for value in found if isinstance(value, str)]
+    def configured(self, config: Any) -> list[tuple[str, str | None]]:
+        """Every base URL that its configuration names at the place of ours, with its key."""
+        *way, last = self.address
+        places = _entries(_followed([config], way))
+        return [
+            (place[last], _text(_followed([place], self.key)))
+            for place in places
+            if isinstance(place.get(last), str)
+        ]
+
+
+def _followed(values: list[Any], way: Sequence[str]) -> list[Any]:
+    for name in way:
+        values = [value[name] for value in _entries(values) if name in value]
+    return values
+
+
+def _text(values: list[Any]) -> str | None:
+    return next((value for value in values if isinstance(value, str)), None)
 
 
 def _entries(values: list[Any]) -> list[Mapping[str, Any]]:

@@ -17,19 +17,19 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cursor_gateway import __version__, presence, setup
+from cursor_gateway import __version__, presence
 from cursor_gateway.account import cursor_files
 from cursor_gateway.agents import isolation, process_tree
-from cursor_gateway.client import Client
-from cursor_gateway.clients import CLIENTS
 from cursor_gateway.core.models import resolve
 from cursor_gateway.doctor import EDITOR, Bench, Check, Finding
+from cursor_gateway.doctor_clients import clients
 from cursor_gateway.doctor_probes import probed
 from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ModelNotFound
 from cursor_gateway.mcp_bridge import Bridge
 from cursor_gateway.presence import Presence, state_folder
 from cursor_gateway.settings import FIELDS, SettingsError
 from cursor_gateway.settings_sources import config_file
+from cursor_gateway.setup import AnyStatus
 
 INSTALL = "curl https://cursor.com/install -fsS | bash"
 # The versions that docs/cursor-agent.md is about.
@@ -247,7 +247,7 @@ async def port(bench: Bench) -> Sequence[Finding]:
 def _health(gateway: Presence) -> Finding:
     """How a running gateway does. A proxy from the environment cannot reach it."""
     who = f"{gateway.base_url} (pid {gateway.pid}, version {gateway.version})"
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _AnyStatus())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), AnyStatus())
     url = f"{gateway.base_url.removesuffix('/v1')}/health"
     try:
         with opener.open(url, timeout=HEALTH_SECONDS) as response:
@@ -266,13 +266,6 @@ def _health(gateway: Presence) -> Finding:
 
 def _restart(gateway: Presence) -> str:
     return f"kill {gateway.pid}; cursor-gateway serve --port {gateway.port}"
-
-
-class _AnyStatus(urllib.request.HTTPErrorProcessor):
-    """A gateway that is not well says so by 503, with the reason."""
-
-    def http_response(self, request: object, response: object) -> object:
-        return response
 
 
 def _listening_problem(host: str, number: int) -> str:
@@ -329,40 +322,6 @@ async def strays(bench: Bench) -> Sequence[Finding]:
     listed = " ".join(map(str, pids))
     words = f"{len(pids)} processes of a gateway that is gone: {listed}"
     return [Finding("fault", words, fix=f"kill {listed}")]
-
-
-async def clients(bench: Bench) -> Sequence[Finding]:
-    base_url = presence.base_url(bench.settings, bench.env)
-    found = [_client(client, base_url, bench) for client in CLIENTS.values()]
-    listed = [finding for finding in found if finding] or [Finding("ok", "none is installed")]
-    return [*listed, *_proxied(bench.env)]
-
-
-def _proxied(env: Mapping[str, str]) -> Iterator[Finding]:
-    proxy = next((name for name in ("HTTP_PROXY", "http_proxy") if env.get(name)), None)
-    spared = f"{env.get('NO_PROXY', '')},{env.get('no_proxy', '')}"
-    if proxy and "127.0.0.1" not in spared and "*" not in spared:
-        words = f"{proxy} is set, and NO_PROXY does not name 127.0.0.1"
-        fix = 'export NO_PROXY="127.0.0.1,localhost,$NO_PROXY"'
-        yield Finding("note", words, "Some clients then ask the proxy for the gateway.", fix)
-
-
-def _client(client: Client, base_url: str, bench: Bench) -> Finding | None:
-    path, env = client.config(bench.env), bench.env
-    if not path.exists() and not client.installed(env):
-        return None
-    where = setup.points(client, base_url, env)
-    ours = setup.is_set_up(client, env)
-    fix = f"cursor-gateway setup {client.name} --write"
-    if where == "here":
-        return Finding("ok", f"{client.title} points to {base_url} ({path})")
-    if where == "unreadable":
-        words = f"{client.title}: {path} cannot be read"
-        return Finding("fault", words, fix=f"{EDITOR} {_quoted(path)}")
-    if where == "elsewhere" and ours:
-        return Finding("fault", f"{client.title} does not point to {base_url} ({path})", fix=fix)
-    words = "points elsewhere" if where == "elsewhere" else "does not use the gateway"
-    return Finding("note", f"{client.title} {words} ({path})", fix=fix)
 
 
 CHECKS = (

@@ -16,22 +16,29 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
-from typing import Literal
-from urllib.error import URLError
+from typing import Any, Literal
+from urllib.parse import quote
 
 from cursor_gateway.client import FILE, NO_KEY, Client, Env, Target
 from cursor_gateway.config_files import Unreadable, format_of
 from cursor_gateway.core.models import AUTO, Model
+from cursor_gateway.errors import InvalidApiKey, ModelNotFound
 from cursor_gateway.presence import state_folder
 
 Pointing = Literal["here", "elsewhere", "nowhere", "unreadable"]
 
+ANSWER_SECONDS = 5.0
 _BYTE_ORDER_MARK = "\ufeff"
 
 
 class SetupError(Exception):
     """Why a client cannot be set up, for the person who asked."""
+
+
+class KeyRefused(SetupError):
+    """The gateway that runs has a key, and it is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +132,24 @@ def is_set_up(client: Client, env: Env) -> bool:
 
 def points(client: Client, base_url: str, env: Env) -> Pointing:
     """Where a client's configuration leads."""
-    path = client.config(env)
     try:
-        found = format_of(path.name).read(_text(path, _read(path) or b""))
+        keys = _keys_by_place(client, env)
     except (Unreadable, SetupError):
         return "unreadable"
-    urls = client.configured_urls(found)
-    ours = client.url(Target(base_url, ()))
-    if _same_place(ours) in map(_same_place, urls):
+    if _same_place(client.url(Target(base_url, ()))) in keys:
         return "here"
-    return "elsewhere" if urls else "nowhere"
+    return "elsewhere" if keys else "nowhere"
+
+
+def configured_key(client: Client, base_url: str, env: Env) -> str | None:
+    """The key that a client's configuration has for the gateway that it points to."""
+    return _keys_by_place(client, env)[_same_place(client.url(Target(base_url, ())))]
+
+
+def _keys_by_place(client: Client, env: Env) -> dict[str, str | None]:
+    path = client.config(env)
+    found = format_of(path.name).read(_text(path, _read(path) or b""))
+    return {_same_place(url): key for url, key in client.configured(found)}
 
 
 def launch(client: Client, target: Target, env: Env, args: Sequence[str]) -> int:
@@ -166,19 +181,49 @@ def _run(argv: list[str], env: Mapping[str, str]) -> int:
             signal.signal(signal.SIGINT, before)
 
 
-def models_of(base_url: str, key: str, seconds: float = 5.0) -> tuple[Model, ...]:
+def models_of(base_url: str, key: str) -> tuple[Model, ...]:
     """The models of a gateway that runs; none if none does."""
+    try:
+        listed = _asked(f"{base_url}/models", key)["data"]
+        return tuple(Model(entry["id"], entry.get("name", entry["id"])) for entry in listed)
+    except (KeyError, TypeError, AttributeError):
+        return ()
+
+
+def why_not(model: str, base_url: str, key: str) -> str:
+    """Why a gateway that runs would not take `model`; empty if it would, or none runs."""
+    error = _asked(f"{base_url}/models/{quote(model)}", key).get("error")
+    if isinstance(error, dict) and error.get("code") == ModelNotFound.code:
+        return str(error.get("message"))
+    return ""
+
+
+def _asked(url: str, key: str) -> dict[str, Any]:
+    """What the gateway says, be it an error; nothing if none runs there."""
     request = urllib.request.Request(  # noqa: S310 - the URL is the user's own gateway
-        f"{base_url}/models", headers={"Authorization": f"Bearer {key}"}
+        url, headers={"Authorization": f"Bearer {key}"}
     )
     # A proxy from the environment cannot reach this machine's loopback.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), AnyStatus())
     try:
-        with opener.open(request, timeout=seconds) as response:
-            listed = json.load(response)["data"]
-        return tuple(Model(entry["id"], entry.get("name", entry["id"])) for entry in listed)
-    except (URLError, OSError, ValueError, KeyError, TypeError):
-        return ()
+        with opener.open(request, timeout=ANSWER_SECONDS) as response:
+            said = json.load(response)
+    except (OSError, HTTPException, ValueError):
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    error = said.get("error")
+    # Not every 401 is about this key: the agent may be signed out.
+    if isinstance(error, dict) and error.get("code") == InvalidApiKey.code:
+        raise KeyRefused(f"The gateway at {url.partition('/models')[0]} refuses the key.")
+    return said
+
+
+class AnyStatus(urllib.request.HTTPErrorProcessor):
+    """An error of the gateway says why."""
+
+    def http_response(self, request: object, response: object) -> object:
+        return response
 
 
 def models_for(client: Client, listed: tuple[Model, ...]) -> tuple[Model, ...]:

@@ -289,6 +289,32 @@ async def test_a_gateway_that_hangs_is_found(fake: FakeAgent) -> None:
         assert (await asyncio.to_thread(examined_after, fake, faults["port"]["fix"]))[0] == {}
 
 
+@pytest.mark.parametrize("name", ["opencode", "codex"])
+async def test_a_client_whose_key_the_gateway_refuses_is_found(fake: FakeAgent, name: str) -> None:
+    assert run(fake, "setup", name, "--write").returncode == 0
+    async with gateway_process(fake, "--port", fake.env["PORT"], "--api-key", "key-canary"):
+        faults, _ = await asyncio.to_thread(examined, fake)
+        assert list(faults) == ["clients"] and "refuses the key" in faults["clients"]["what"]
+        mend = faults["clients"]["fix"]
+        shell = await asyncio.create_subprocess_exec(
+            "bash", "-c", mend, env=fake.env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+        await shell.communicate(b"key-canary\n")
+        assert (await asyncio.to_thread(examined, fake))[0] == {}
+
+
+async def test_a_key_that_a_client_takes_from_elsewhere_is_no_fault(fake: FakeAgent) -> None:
+    assert run(fake, "setup", "opencode", "--write").returncode == 0
+    path = Path(fake.env["XDG_CONFIG_HOME"]) / "opencode" / "opencode.json"
+    path.write_text(path.read_text().replace('"-"', '"{env:MY_KEY}"'))
+    fake.env["CURSOR_GATEWAY_API_KEY"] = "key-canary"
+    async with gateway_process(fake, "--port", fake.env["PORT"]):
+        faults, report = await asyncio.to_thread(examined, fake)
+    (note,) = (each for each in report["findings"] if each["check"] == "clients")
+    assert faults == {} and (note["verdict"], "wants a key" in note["what"]) == ("note", True)
+    assert note["fix"] == "cursor-gateway setup opencode --write"
+
+
 async def test_how_a_running_gateway_does_is_told(fake: FakeAgent) -> None:
     fake.sign_out()
     async with gateway_process(fake) as (process, _):

@@ -20,7 +20,7 @@ from cursor_gateway.clients import CLIENTS
 from cursor_gateway.config_files import format_of
 from cursor_gateway.config_files.edits import plain
 from cursor_gateway.core.models import Model
-from cursor_gateway.setup import plan, points, undo, write
+from cursor_gateway.setup import configured_key, plan, points, undo, write
 from tests.conftest import FakeAgent
 from tests.http.test_life import gateway_process
 from tests.test_cli import run
@@ -215,6 +215,11 @@ def test_without_a_place_for_the_old_file_nothing_is_written(fake: FakeAgent) ->
         (["emacs"], b"", "is not one of 'opencode'"),
         (["codex", "--launch"], b"", "is not installed"),
         (["pi", "--launch"], b"", "Use `--write`"),
+        (["codex", "--write", "--undo"], b"", "--write and --undo cannot go together"),
+        (["codex", "extra"], b"", "What shall 'extra' be?"),
+        (["codex", "--write", "--url", "localhost:1"], b"", "is not like http://"),
+        (["codex", "--write", "--url", "ftp://x/v1"], b"", "is not like http://"),
+        (["codex", "--write", "--url", "http://x:99999"], b"", "is not like http://"),
     ],
 )
 def test_what_cannot_be_done_is_one_clear_line(
@@ -279,6 +284,40 @@ async def test_the_running_gateway_is_found_with_all_its_models(fake: FakeAgent)
         assert shown["done"] is False
         listed = json.loads(ok(run(fake, "setup", "--json")))
         assert listed["base_url"] == url
+
+
+@EVERY_CLIENT
+async def test_without_the_key_of_the_running_gateway_nothing_is_written(
+    fake: FakeAgent, client: Client
+) -> None:
+    async with gateway_process(fake, "--api-key", "key-canary") as (_, url):
+        for words in ([], ["--model", "auto"]):
+            done = run(fake, "setup", client.name, "--write", *words)
+            assert done.returncode == 1 and f"{url} wants its key" in done.stderr
+            assert "CURSOR_GATEWAY_API_KEY" in done.stderr and "config.toml" in done.stderr
+        assert not client.config(fake.env).exists()
+        fake.env["CURSOR_GATEWAY_API_KEY"] = "key-canary"
+        ok(run(fake, "setup", client.name, "--write"))
+        assert configured_key(client, url, fake.env) == "key-canary"
+
+
+async def test_a_model_that_the_gateway_does_not_know_is_warned_of(fake: FakeAgent) -> None:
+    async with gateway_process(fake, "--aliases", "fast=composer-2.5-fast"):
+        done = run(fake, "setup", "opencode", "--model", "fast", "--model", "composer-2.6")
+    assert "composer-2.6" in ok(done)
+    assert done.stderr.startswith("Warning: There is no model 'composer-2.6'.")
+    assert done.stderr.count("Warning") == 1
+
+
+async def test_models_of_the_demo_are_not_written(fake: FakeAgent) -> None:
+    async with gateway_process(fake, "--demo"):
+        done = run(fake, "setup", "opencode")
+    assert '"auto"' in ok(done) and "demo-echo" not in done.stdout
+    assert "the demo agent answers" in done.stderr
+
+
+def test_a_base_url_without_a_path_gets_the_one_of_the_api(fake: FakeAgent) -> None:
+    assert "http://box:1/v1" in ok(run(fake, "setup", "codex", "--url", "http://box:1/"))
 
 
 def test_without_a_gateway_the_agent_names_the_models(fake: FakeAgent) -> None:
