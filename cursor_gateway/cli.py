@@ -97,7 +97,8 @@ _demo_option = click.option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cursor-gateway")
 def cli() -> None:
-    """Use the models of your Cursor subscription from any OpenAI client.
+    """Use the models of your Cursor subscription from any client
+    that speaks the API of OpenAI or Anthropic.
 
     The official cursor-agent CLI answers, under your own sign-in. Start with `cursor-gateway serve`
     and give your client the base URL that it prints.
@@ -185,6 +186,8 @@ def ask(
 ) -> None:
     """Ask once, without a server. PROMPT may also come from a pipe."""
     question = prompt if prompt is not None else _piped()
+    if not question.strip():
+        raise click.UsageError("There is nothing to ask: the question is empty.")
     loaded = load(flags, os.environ, config_file)
     complete(_ask(loaded.settings, question, model, as_json))
 

@@ -136,7 +136,9 @@ def _print(name: str, findings: Sequence[Finding]) -> None:
 
 def _print_sum(found: Found) -> None:
     faults = sum(finding.verdict == "fault" for _, finding in found)
-    if faults:
-        click.echo(f"\n{faults} {'fault' if faults == 1 else 'faults'}. Mend the first one first.")
+    if faults > 1:
+        click.echo(f"\n{faults} faults. Mend the first one first.")
+    elif faults:
+        click.echo("\n1 fault.")
     else:
         click.echo("\nAll is well.")

@@ -52,10 +52,17 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
         ) from None
 
 
-@click.command()
+@click.command(short_help="Show what became of each request.")
 @click.argument("which", metavar="[ID]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
-@click.option("-n", "--lines", default=50, show_default=True, help="How many of the last ones.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(min=0),
+    default=50,
+    show_default=True,
+    help="How many of the last ones.",
+)
 @click.option("--outcome", help="complete, client_gone, error (any), or the code of an error.")
 @click.option("--client", help="Part of the client's name.")
 @click.option("--model", help="Part of the model's name.")
@@ -64,21 +71,52 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
 def logs(which: str | None, follow: bool, lines: int, as_json: bool, **wanted: Any) -> None:
     """Show the requests that were answered, or did not get an answer.
 
-    With ID, everything about one request. It may also be what the environment of an agent's process
-    holds as CURSOR_GATEWAY_RUN.
+    With ID, or its beginning where that is enough, everything about one request. It may also be
+    what the environment of an agent's process holds as CURSOR_GATEWAY_RUN.
     """
-    found = _matching(follow, lines, wanted | {"which": which})
     if which and not follow:
-        listed = list(found)
-        if not listed:
-            raise click.ClickException(f"The journal knows no request {which!r}.")
-        found = iter(listed)
+        which = _whole_id(which)
+    found = _matching(follow, lines, wanted | {"which": which})
+    if wanted["outcome"] and not follow:
+        found = _or_known_outcomes(found, wanted["outcome"])
     if as_json:
         _print_json_lines(found)
     elif which:
         _print_details(found)
     else:
         _print_rows(found)
+
+
+def _whole_id(which: str) -> str:
+    from cursor_gateway.journal_file import entries
+
+    found = {}
+    for entry in filter(None, entries(state_folder(os.environ))):
+        if _is_about(entry, which):
+            return which
+        if entry["id"].startswith(which):
+            found[entry["id"]] = entry
+    if len(found) > 1:
+        some = ", ".join(list(found)[:3])
+        raise click.ClickException(f"{len(found)} requests begin with {which!r}: {some}, …")
+    if not found:
+        raise click.ClickException(f"The journal knows no request {which!r}.")
+    return str(next(iter(found)))
+
+
+def _or_known_outcomes(found: Iterator[dict[str, Any]], outcome: str) -> Iterator[dict[str, Any]]:
+    """Where none has it, perhaps there is no such outcome."""
+    from cursor_gateway.journal_file import entries
+
+    is_empty = True
+    for entry in found:
+        is_empty = False
+        yield entry
+    if is_empty:
+        outcomes = {entry["outcome"] for entry in entries(state_folder(os.environ)) if entry}
+        if outcomes and outcome not in (*outcomes, *_NO_ERRORS, "error"):
+            known = ", ".join(sorted(outcomes))
+            click.echo(f"None with the outcome {outcome!r}. The journal has: {known}.", err=True)
 
 
 def _matching(follow: bool, lines: int, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -117,12 +155,16 @@ def _is_wanted(
     is_error = entry["outcome"] not in _NO_ERRORS
     names = f"{entry['model']}\n{entry['resolved']}".lower()
     return (
-        (not which or which == entry["id"] or any(which == a["run"] for a in entry["agents"]))
+        (not which or _is_about(entry, which))
         and (not outcome or outcome == entry["outcome"] or (outcome == "error" and is_error))
         and (not client or client.lower() in entry["client"].lower())
         and (not model or model.lower() in names)
         and (not since or datetime.fromisoformat(entry["at"]) >= since)
     )
+
+
+def _is_about(entry: Mapping[str, Any], which: str) -> bool:
+    return which == entry["id"] or any(which == agent["run"] for agent in entry["agents"])
 
 
 def _print_json_lines(found: Iterator[dict[str, Any]]) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@click.group()
+@click.group(short_help="Show, test and call your MCP servers.")
 def mcp() -> None:
     """Show, test and call the MCP servers whose tools the models get."""
 

@@ -24,7 +24,7 @@ def _told() -> Iterator[None]:
         raise click.ClickException(str(error)) from None
 
 
-@click.group()
+@click.group(short_help="Keep the gateway running by systemd or launchd.")
 def service() -> None:
     """Keep the gateway running: by systemd on Linux, by launchd on macOS."""
 
@@ -90,7 +90,14 @@ def status(as_json: bool) -> None:
 
 @service.command()
 @click.option("--follow", "-f", is_flag=True, help="Go on as new lines come.")
-@click.option("--lines", "-n", default=100, show_default=True, help="How many lines to begin with.")
+@click.option(
+    "--lines",
+    "-n",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="How many lines to begin with.",
+)
 def logs(follow: bool, lines: int) -> None:
     """What the service wrote, as its keeper has it."""
     from cursor_gateway import service as services

@@ -220,7 +220,10 @@ class InvalidApiKey(AccessDenied):
     status = 401
     type = "authentication_error"
     code = "invalid_api_key"
-    hint = "Send the gateway's own key as `Authorization: Bearer KEY` or `x-api-key: KEY`."
+    hint = (
+        "Send the gateway's own key as `Authorization: Bearer KEY` or `x-api-key: KEY`; "
+        "with a WebSocket of a page, as the subprotocol `openai-insecure-api-key.KEY`."
+    )
 
 
 class AgentRefused(GatewayError):

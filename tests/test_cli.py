@@ -25,6 +25,7 @@ def test_help_names_every_command(fake: FakeAgent) -> None:
     assert done.returncode == 0
     for command in cli.commands:
         assert command in done.stdout
+    assert "..." not in done.stdout.partition("Commands:")[2], "a summary is cut off"
     assert run(fake, "--version").stdout.startswith("cursor-gateway, version ")
 
 
@@ -134,6 +135,8 @@ def test_config_shows_values_and_where_they_came_from(fake: FakeAgent, tmp_path:
         (["serve", "--agent-mode", "wild"], {}, "'wild' is not one of"),
         (["serve", "--port"], {}, "requires an argument"),
         (["dance"], {}, "No such command"),
+        (["ask", " "], {}, "nothing to ask"),
+        (["ask", "--demo"], {}, "nothing to ask"),
     ],
 )
 def test_a_wrong_word_is_one_clear_line(

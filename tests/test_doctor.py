@@ -392,7 +392,7 @@ def test_people_read_what_why_and_how(fake: FakeAgent) -> None:
     assert lines[at + 1] == "Cursor answers nobody who is not signed in."
     assert lines[at + 2] == "$ cursor-gateway login"
     assert "skipped models        not looked at before `sign-in` is mended" in lines
-    assert lines[-1] == "1 fault. Mend the first one first."
+    assert lines[-1] == "1 fault."
     assert done.stderr == ""
 
 

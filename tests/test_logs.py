@@ -57,6 +57,7 @@ async def used(client: Client) -> None:
         (["--since", "2001-01-01"], ["first", "second", "third"]),
         (["--since", "2999-01-01T00:00:00+00:00"], []),
         (["second"], ["second"]),
+        (["sec"], ["second"]),
     ],
 )
 async def test_requests_are_found(
@@ -92,6 +93,25 @@ async def test_one_request_is_shown_whole(start: Start, fake: FakeAgent) -> None
     assert ids(fake, mark) == ["first"]
     done = run(fake, "logs", "tenth")
     assert done.returncode == 1 and "knows no request 'tenth'" in done.stderr
+
+
+async def test_the_beginning_of_an_id_must_be_enough(start: Start, fake: FakeAgent) -> None:
+    async with start() as client:
+        for name in ("one-1", "one-12", "one-2"):
+            await client.content("[[text:x]]", **named(name, "c"))
+    assert ids(fake, "one-1") == ["one-1"]
+    done = run(fake, "logs", "one")
+    assert done.returncode == 1 and "3 requests begin with 'one': one-1, " in done.stderr
+
+
+async def test_an_outcome_that_none_has_is_told_with_those_there_are(
+    start: Start, fake: FakeAgent
+) -> None:
+    async with start() as client:
+        await used(client)
+    done = run(fake, "logs", "--outcome", "err")
+    assert done.returncode == 0
+    assert "The journal has: agent_failed, complete, model_not_found." in done.stderr
 
 
 async def test_older_files_are_read_too_and_broken_lines_passed_over(
@@ -139,6 +159,11 @@ async def test_following_begins_with_the_last_ones(start: Start, fake: FakeAgent
 def test_without_a_journal_it_says_so(fake: FakeAgent) -> None:
     done = run(fake, "logs")
     assert done.returncode == 0 and "There is no journal" in done.stderr
+
+
+def test_less_than_no_lines_is_refused(fake: FakeAgent) -> None:
+    done = run(fake, "logs", "-n", "-3")
+    assert done.returncode == 2 and "-3 is not in the range" in done.stderr
 
 
 def test_a_time_that_is_none_is_refused(fake: FakeAgent) -> None:
