@@ -469,6 +469,30 @@ async def test_axe_finds_nothing_in_any_view(
         assert await looked_at(visitor) == []
 
 
+@pytest.mark.parametrize("width", [320, 360, 761, 800, 1280])
+async def test_nothing_runs_over_an_edge(start: Start, width: int) -> None:
+    async with (
+        start(record_prompts=True) as client,
+        visiting(client, (width, 700)) as visitor,
+    ):
+        page = visitor.page
+        for name, error in (("auto", False), ("no-such-model-" + "x" * 80, True)):
+            ask = client.error if error else client.content
+            await ask(HELLO, model=name, headers={"User-Agent": "client/" + "y" * 80})
+        await visitor.open()
+        await expect(page.locator(".requests tbody tr")).to_have_count(2)
+        await page.get_by_text("These figures as a table").click()
+        assert await visitor.run_over() == []
+        await page.locator(".requests tbody a").first.click()
+        await expect(page.locator(".timeline")).to_be_visible()
+        assert await visitor.run_over() == []
+        await page.keyboard.press("Escape")
+        for view, content in (("Clients", ".client-card"), ("Playground", ".composer")):
+            await visitor.go(view)
+            await expect(page.locator(content).first).to_be_visible()
+            assert await visitor.run_over() == []
+
+
 async def looked_at(visitor: Visitor) -> list[str]:
     assert not await visitor.is_wider_than_its_window()
     return await visitor.violations()

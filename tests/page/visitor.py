@@ -25,6 +25,12 @@ SWITCHES = (
 )
 WIDE, NARROW = (1240, 860), (380, 800)
 
+# A table that is too wide for its card is cut by it, so what holds tables is looked at, too.
+RUN_OVER = """() => [document.documentElement, ...document.querySelectorAll(
+    "header, .bar, nav, #request-table, tbody tr, .panel, .client-card, summary"
+  )].filter(it => it.scrollWidth > it.clientWidth && it.checkVisibility())
+    .map(it => `${it.tagName}.${it.className}: ${it.scrollWidth} > ${it.clientWidth}`)"""
+
 
 @dataclass
 class Visitor:
@@ -90,6 +96,10 @@ class Visitor:
             for each in found["violations"]
             for node in each["nodes"]
         ]
+
+    async def run_over(self) -> list[str]:
+        """What does not fit the width it has, where nothing else cuts or scrolls it."""
+        return list(await self.page.evaluate(RUN_OVER))
 
     async def is_wider_than_its_window(self) -> bool:
         script = "() => document.documentElement.scrollWidth > innerWidth"
