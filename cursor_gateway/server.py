@@ -362,4 +362,9 @@ def _cannot_listen(settings: Settings, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         by = holder(settings.port, os.environ) or "another program"
         return f"{where} is in use by {by}. Choose another port with --port."
-    return f"Cannot listen on {where}: {error.strerror or error}."
+    why = error.strerror or error
+    # Shells and package managers set HOST for purposes of their own.
+    return (
+        f"Cannot listen on {where}: {why}. If that address is not meant (env HOST), "
+        "pass --host 127.0.0.1, or `unset HOST`."
+    )

@@ -13,6 +13,11 @@ from typing import Any
 
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, SettingsError
 
+_PREFIX = "CURSOR_GATEWAY_"
+# Variables of ours that are no settings: the file's place, and the mark of each process of a run,
+# in which somebody may start a gateway of their own.
+_NO_SETTINGS = ("CURSOR_GATEWAY_CONFIG", "CURSOR_GATEWAY_RUN")
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -22,6 +27,7 @@ class Loaded:
 
 
 def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None) -> Loaded:
+    _check_names(env)
     path = file or config_file(env)
     written = _read(path, required=file is not None or bool(env.get("CURSOR_GATEWAY_CONFIG")))
     values: dict[str, Any] = {}
@@ -77,6 +83,16 @@ def _read(path: Path, *, required: bool) -> Mapping[str, Any]:
             suggestion = f" Did you mean {near[0]!r}?" if near else ""
             raise SettingsError(f"{path}: there is no setting {name!r}.{suggestion}")
     return written
+
+
+def _check_names(env: Mapping[str, str]) -> None:
+    known = {spec.metadata["env"] for spec in FIELDS.values()}.union(_NO_SETTINGS)
+    for name in env:
+        if name.startswith(_PREFIX) and name not in known:
+            setting = name.removeprefix(_PREFIX).lower()
+            near = difflib.get_close_matches(setting, FIELDS, n=1)
+            suggestion = f" Did you mean {FIELDS[near[0]].metadata['env']}?" if near else ""
+            raise SettingsError(f"There is no setting by that name (env {name}).{suggestion}")
 
 
 def _convert(spec: dataclasses.Field[Any], value: Any, origin: str) -> Any:
@@ -160,5 +176,9 @@ def _check(settings: Settings, origins: Mapping[str, str]) -> None:
     if settings.workspace and not Path(settings.workspace).expanduser().is_dir():
         raise wrong("workspace", f"names {settings.workspace}, which is no directory")
     if not settings.is_loopback and not settings.api_key:
-        key = "set CURSOR_GATEWAY_API_KEY or pass --api-key"
-        raise wrong("host", f"is {settings.host}, which lets others in and so needs a key: {key}")
+        way = "set CURSOR_GATEWAY_API_KEY or pass --api-key"
+        if origins.get("host") == "env HOST":
+            # Shells and package managers set it for purposes of their own.
+            way += ". If that HOST is not meant for the gateway, `unset HOST`, or "
+            way += "serve with --host 127.0.0.1"
+        raise wrong("host", f"is {settings.host}, which lets others in and so needs a key: {way}")

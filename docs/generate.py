@@ -64,7 +64,8 @@ workspace_roots = ["~/projects"]
 fast = "composer-2.5-fast"
 ```
 
-A name that does not exist is an error, with a suggestion. In the environment, lists are separated
+A name that does not exist is an error, with a suggestion; so is a variable that begins with
+`CURSOR_GATEWAY_` and is none of these. In the environment, lists are separated
 by commas and pairs are written `name=value`.
 
 On SIGHUP (`systemctl --user reload cursor-gateway`) a running gateway reads the file again and

@@ -191,6 +191,10 @@ def open_to_all(fake: FakeAgent) -> None:
     fake.env["HOST"] = "0.0.0.0"
 
 
+def misspelt_variable(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_PORT"] = "1"
+
+
 def no_bubblewrap(fake: FakeAgent) -> None:
     program(fake, "bwrap", "echo no permission >&2; exit 1")
     fake.env["CURSOR_GATEWAY_ISOLATE"] = "1"
@@ -241,6 +245,7 @@ PLANTED: dict[Callable[[FakeAgent], None], tuple[str, str]] = {
     workspace_gone: ("settings", "names /nowhere, which is no directory"),
     impossible_port: ("settings", "must be between 0 and 65535"),
     open_to_all: ("settings", "lets others in and so needs a key"),
+    misspelt_variable: ("settings", "Did you mean PORT?"),
     no_bubblewrap: ("isolation", "bubblewrap does not work here: no permission"),
     alias_of_nothing: ("models", "There is no model 'gpt-99'"),
     state_is_a_file: ("state", "cannot be written to, because of "),

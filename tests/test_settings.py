@@ -70,6 +70,24 @@ def test_a_setting_that_cannot_be_is_refused_by_name(
         load({}, {}, file)
 
 
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("CURSOR_GATEWAY_PORT", r"\(env CURSOR_GATEWAY_PORT\)\. Did you mean PORT\?"),
+        ("CURSOR_GATEWAY_DEBUG", "Did you mean CURSOR_DEBUG?"),
+        ("CURSOR_GATEWAY_SLOT", "Did you mean CURSOR_GATEWAY_SLOTS?"),
+        ("CURSOR_GATEWAY_ZZZZZZ", r"\(env CURSOR_GATEWAY_ZZZZZZ\)\.$"),
+    ],
+)
+def test_a_variable_that_looks_like_ours_and_is_not_is_refused(name: str, complaint: str) -> None:
+    with pytest.raises(SettingsError, match=complaint):
+        load({}, {name: "1"})
+
+
+def test_our_variables_that_are_no_settings_are_let_be() -> None:
+    load({}, {"CURSOR_GATEWAY_RUN": "x", "_CURSOR_GATEWAY_COMPLETE": "bash_source"})
+
+
 def test_the_file_is_looked_for_where_files_of_its_kind_lie(tmp_path: Path) -> None:
     assert config_file({"CURSOR_GATEWAY_CONFIG": "/x"}) == Path("/x")
     assert config_file({"XDG_CONFIG_HOME": "/c"}) == Path("/c/cursor-gateway/config.toml")
