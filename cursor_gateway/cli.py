@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from cursor_gateway.agents.cursor_cli import Located
+    from cursor_gateway.core.agent_text import SignIn
     from cursor_gateway.server import Server
 
 
@@ -253,26 +254,34 @@ def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     """Show the agent, the sign-in and which of Cursor's files exist. Exit code 1 if signed out."""
     from cursor_gateway.account import cursor_files
 
-    loaded = load(flags, os.environ, config_file)
-    agent = _located(loaded.settings)
-    sign_in = complete(_with_account(loaded.settings, lambda account: account.sign_in()))
-    files = [(str(path), path.exists()) for path in cursor_files(os.environ)]
+    settings = load(flags, os.environ, config_file).settings
+    # The files of an agent elsewhere are elsewhere, too.
+    paths = [] if settings.agent_command else cursor_files(os.environ)
+    files = [{"path": str(path), "exists": path.exists()} for path in paths]
+    try:
+        agent = _located(settings)
+        sign_in = complete(_with_account(settings, lambda account: account.sign_in()))
+    except GatewayError as error:
+        if as_json:
+            why = {"code": error.code, "message": error.message}
+            print_json({"agent": None, "authenticated": False, "files": files, "error": why})
+        raise
     if as_json:
-        print_json(
-            {
-                "agent": {"kind": agent.kind, "path": agent.path},
-                "authenticated": sign_in.authenticated,
-                "account": sign_in.account,
-                "files": [{"path": path, "exists": exists} for path, exists in files],
-            }
-        )
+        facts = {"authenticated": sign_in.authenticated, "account": sign_in.account}
+        print_json({"agent": {"kind": agent.kind, "path": agent.path}, **facts, "files": files})
     else:
-        state = f"signed in as {sign_in.account}" if sign_in.authenticated else "not signed in"
-        click.echo(f"{agent.kind} ({agent.path}): {state}")
-        print_table(("file", ""), [(path, "exists" if there else "-") for path, there in files])
+        _print_status(agent, sign_in, files)
     if not sign_in.authenticated:
         click.echo("Run `cursor-gateway login` to sign in.", err=True)
         sys.exit(1)
+
+
+def _print_status(agent: Located, sign_in: SignIn, files: list[dict[str, Any]]) -> None:
+    state = f"signed in as {sign_in.account}" if sign_in.authenticated else "not signed in"
+    click.echo(f"{agent.kind} ({agent.path}): {state}")
+    if files:
+        rows = [(file["path"], "exists" if file["exists"] else "-") for file in files]
+        print_table(("file", ""), rows)
 
 
 @cli.command()

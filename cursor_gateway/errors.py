@@ -40,6 +40,7 @@
         ├── RateLimited           429
         ├── TooManyRequests       429
         ├── AgentNotFound         503
+        │   └── NoWayToAgent      503  `agent_command`
         ├── CursorUnreachable     503
         ├── ShuttingDown          503
         ├── AgentFailed           502
@@ -310,6 +311,11 @@ class AgentNotFound(Unavailable):
         "or name it in CURSOR_AGENT_EXECUTABLE."
     )
     retry_after = 30
+
+
+class NoWayToAgent(AgentNotFound):
+    code = "no_way_to_agent"
+    hint = "Correct the setting `agent_command`; it begins with a program of this machine."
 
 
 class CursorUnreachable(Unavailable):

@@ -147,6 +147,13 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             check="agent",
         ),
         Symptom(
+            "“agent_command begins with”",
+            "The program that leads to the agent, such as `ssh`, is not on this machine's PATH.",
+            "cursor-gateway config",
+            (errors.NoWayToAgent,),
+            check="agent",
+        ),
+        Symptom(
             "“error: unknown option”",
             "The CLI is older than what the gateway passes to it.",
             "cursor-agent update",

@@ -103,6 +103,25 @@ def test_status_shows_the_sign_in_and_where_it_may_lie(fake: FakeAgent) -> None:
     assert "cursor-gateway login" in done.stderr
 
 
+def test_status_for_scripts_is_json_without_an_agent_too(fake: FakeAgent) -> None:
+    fake.env["PATH"] = "/usr/bin:/bin"
+    done = run(fake, "status", "--json")
+    state = json.loads(done.stdout)
+    assert (done.returncode, state["agent"], state["authenticated"]) == (1, None, False)
+    assert state["error"]["code"] == "agent_not_found" and "Error: " in done.stderr
+
+
+def test_what_is_said_of_an_agent_elsewhere_is_not_about_this_machine(fake: FakeAgent) -> None:
+    fake.env["CURSOR_GATEWAY_AGENT_COMMAND"] = "env cursor-agent"
+    done = run(fake, "status")
+    assert done.returncode == 0 and "cli-config.json" not in done.stdout
+    assert "files of an agent elsewhere" in run(fake, "doctor").stdout
+    fake.env["CURSOR_GATEWAY_AGENT_COMMAND"] = "nosuch box cursor-agent"
+    done = run(fake, "status")
+    assert done.returncode == 1 and "`agent_command`" in done.stderr
+    assert "cursor.com/install" not in done.stderr
+
+
 def test_login_is_the_clis_own(fake: FakeAgent) -> None:
     fake.sign_out()
     assert run(fake, "login").returncode == 0

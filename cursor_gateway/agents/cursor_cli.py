@@ -38,6 +38,7 @@ from cursor_gateway.errors import (
     AgentNotFound,
     AgentTimedOut,
     ContextTooLong,
+    NoWayToAgent,
     UnsupportedParameter,
 )
 from cursor_gateway.relay import Line, Relay
@@ -99,7 +100,7 @@ def _elsewhere(command: str, env: Mapping[str, str]) -> Located:
     words = elsewhere.words_of(command)
     found = shutil.which(words[0], path=env.get("PATH"))
     if not found:
-        raise AgentNotFound(f"agent_command begins with {words[0]!r}, which is no program here.")
+        raise NoWayToAgent(f"agent_command begins with {words[0]!r}, which is no program here.")
     return Located("cursor-agent", (found, *words[1:]), reach=len(words) - 1)
 
 

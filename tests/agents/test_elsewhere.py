@@ -238,7 +238,7 @@ async def test_a_way_that_leads_nowhere_is_told_in_its_own_words(
     assert status == 502 and "no route to devbox" in error["message"]
     async with start(agent_command="no-such-program devbox cursor-agent") as c:
         status, error = await c.error("hi")
-    assert (status, error["code"]) == (503, "agent_not_found")
+    assert (status, error["code"]) == (503, "no_way_to_agent")
 
 
 @pytest.mark.parametrize(
