@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve test lint format types coverage coverage-all clients captures mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test lint format types coverage coverage-all clients captures mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
+	@echo "make install   give you the command cursor-gateway, in ~/.local"
 	@echo "make test      run the tests"
 	@echo "make check     lint, format, types"
 	@echo "make coverage  branch coverage of the pure parts, which must be whole"
@@ -26,8 +27,10 @@ help:
 	@echo "make golden    write the golden frames of tests/golden/ anew; read the diff"
 	@echo "make clean     remove what was built"
 
+NEW_ENOUGH := $(PYTHON) -c 'import sys; sys.exit("cursor-gateway needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit("cursor-gateway needs Python 3.11 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@$(NEW_ENOUGH)
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml $(VENV)/bin/python
@@ -40,6 +43,17 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/bin/python
 
 serve: $(VENV)/.installed
 	@CURSOR_GATEWAY_DEMO=$${CURSOR_GATEWAY_DEMO:-if-missing} exec $(BIN)/cursor-gateway serve
+
+# An environment of its own, since many systems' Pythons let nobody install into them.
+PREFIX ?= $(HOME)/.local
+HOUSE := $(PREFIX)/share/cursor-gateway
+install:
+	@$(NEW_ENOUGH)
+	$(PYTHON) -m venv '$(HOUSE)'
+	'$(HOUSE)/bin/pip' install --quiet --disable-pip-version-check .
+	@mkdir -p '$(PREFIX)/bin'
+	ln -sf '$(HOUSE)/bin/cursor-gateway' '$(PREFIX)/bin/cursor-gateway'
+	@command -v cursor-gateway >/dev/null || echo 'Now add $(PREFIX)/bin to your PATH.'
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest

@@ -166,12 +166,20 @@ def _announce_demo(console: Console) -> None:
     console.print(
         Panel(
             "No model answers here. Every answer comes from the built-in demo agent.\n"
-            "For real answers install cursor-agent and sign in with `cursor-gateway login`; "
-            "then start `cursor-gateway serve`.",
+            f"For real answers install cursor-agent and sign in with `{_own_name()} login`; "
+            f"then start `{_own_name()} serve`.",
             title="DEMO AGENT",
             style="bold yellow",
         )
     )
+
+
+def _own_name() -> str:
+    """As it was called, where its name alone would not be found: `.venv/bin/cursor-gateway`."""
+    import shutil
+
+    is_script = Path(sys.argv[0]).name == "cursor-gateway"
+    return sys.argv[0] if is_script and not shutil.which("cursor-gateway") else "cursor-gateway"
 
 
 @cli.command()

@@ -29,6 +29,20 @@ class Symptom:
 LAST_ERRORS = "cursor-gateway logs --outcome error --since 10m"
 
 GROUPS: dict[str, Sequence[Symptom]] = {
+    "Installing": (
+        Symptom(
+            "“externally-managed-environment”",
+            "The system's own Python lets nobody install into it. This makes an environment of its "
+            "own for the gateway; so do `pipx install .` and `uv tool install .`.",
+            "make install",
+        ),
+        Symptom(
+            "“cursor-gateway: command not found”",
+            "`make install` puts the command into `~/.local/bin`, which may not be on PATH. After "
+            "`make serve` alone there is only `.venv/bin/cursor-gateway`.",
+            'make install; export PATH="$HOME/.local/bin:$PATH"',
+        ),
+    ),
     "Nothing answers": (
         Symptom(
             "“Connection refused”, “fetch failed”, “APIConnectionError”",

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -151,17 +151,18 @@ async def installs_the_cli(fake: FakeAgent, command: str) -> None:
 
 async def installs_the_command(fake: FakeAgent, command: str) -> None:
     """Everything but the index: what the package needs is here, and it is built from a copy."""
-    source, place = fake.home.parent / "source", fake.home.parent / "installed"
+    source = fake.home.parent / "source"
     shutil.copytree(ROOT / "cursor_gateway", source / "cursor_gateway")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("Makefile", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    options = (
-        f"--quiet --no-index --no-deps --no-build-isolation --target {shlex.quote(str(place))}"
-    )
-    pip = f"{shlex.quote(sys.executable)} -m {command} {options}"
-    await typed(fake, pip, cwd=source)
-    fake.env["PYTHONPATH"] = os.pathsep.join([str(place), fake.env["PYTHONPATH"]])
-    shown = await typed(fake, f"{place}/bin/cursor-gateway --version")
+    # The last one reads wrongly, but so it is: pip takes it for the value of the option it names.
+    pip = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "false"}
+    packages = sysconfig.get_paths()["purelib"]
+    fake.env.update(pip, PYTHONPATH=packages)
+    (fake.home.parent / "bin" / "cursor-gateway").unlink()
+    said = await typed(fake, f"{command} PYTHON={shlex.quote(sys.executable)}", cwd=source)
+    assert f"add {fake.home.parent}/.local/bin to your PATH" in said
+    shown = await typed(fake, "~/.local/bin/cursor-gateway --version")
     assert shown.startswith("cursor-gateway, version ")
 
 
@@ -212,7 +213,7 @@ HOW: dict[str, How] = {
     "make serve": makes_and_serves,
     "make test": would_run_these_tests,
     "curl https://cursor.com/install -fsS | bash": installs_the_cli,
-    "pip install .": installs_the_command,
+    "make install": installs_the_command,
     "cursor-gateway login": signs_in,
     "cursor-gateway serve": serves,
     "cursor-gateway setup": prints("cursor-gateway setup CLIENT"),
