@@ -106,24 +106,31 @@ class AgentStream:
                 event = orjson.loads(line)
             except orjson.JSONDecodeError:
                 event = _parsed_leniently(line.decode("utf-8", "replace"))
-            if isinstance(event, dict) and isinstance(kind := event.get("type"), str):
-                if not self.finished:
-                    self._event(kind, event, events)
+            kind = event.get("type") if type(event) is dict else None
+            if kind == "assistant":
+                self._words_of(event, events)
+            elif isinstance(kind, str):
+                self._event(kind, event, events)
             elif line.strip():
                 self._noise.append(line[:_NOISE_LINE_BYTES].decode("utf-8", "replace"))
 
-    def _event(self, kind: str, event: dict[str, Any], events: list[Event]) -> None:
-        if kind != "assistant" and self._is_failure(event):
-            return
-        self.turn_ended = kind == "assistant" and "timestamp_ms" not in event
-        if text := self._tracker.feed(event):
+    def _words_of(self, event: dict[str, Any], events: list[Event]) -> None:
+        """Nearly all events are deltas; for each as little as possible is done."""
+        if not self.finished:
+            self.turn_ended = "timestamp_ms" not in event
+            self._say(self._tracker.assistant(event), events)
+
+    def _say(self, text: str, events: list[Event]) -> None:
+        if text:
             if self._thinking.pieces:
                 self._thinking.let_go(events)
             self._text.pieces.append(text)
-        if kind != "assistant":
-            self._other(kind, event, events)
 
-    def _other(self, kind: str, event: dict[str, Any], events: list[Event]) -> None:
+    def _event(self, kind: str, event: dict[str, Any], events: list[Event]) -> None:
+        if self.finished or self._is_failure(event):
+            return
+        self.turn_ended = False
+        self._say(self._tracker.other(kind, event), events)
         if kind == "thinking":
             self._text.let_go(events)
             self._thinking.pieces.append(_string(event.get("text")))

@@ -41,12 +41,9 @@ class DeltaTracker:
         self._pending_units = 0
         self._held = ""
 
-    def feed(self, event: Mapping[str, Any]) -> str:
-        """The words that this event adds to the answer."""
-        kind = event["type"]
+    def other(self, kind: str, event: Mapping[str, Any]) -> str:
+        """The words that an event of the agent other than `assistant` adds to the answer."""
         settled = self._settle(kind) if self._held else ""
-        if kind == "assistant":
-            return settled + self._assistant(event)
         if kind == "result":
             return settled + self._missing_from(event.get("result"))
         if kind in _EMPTIES_THE_BUFFER:
@@ -55,6 +52,21 @@ class DeltaTracker:
             self._forget_pending()
         return settled
 
+    def assistant(self, event: Mapping[str, Any]) -> str:
+        """The words that the agent says by it, and has not said before."""
+        settled = self._settle("assistant") if self._held else ""
+        text = _text_of(event)
+        units = len(text) if text.isascii() else _units(text)
+        if self._partial:
+            if "timestamp_ms" not in event or event.get("model_call_id"):
+                return settled + self._flush(text) if text else settled
+            if units == self._pending_units and text == self._pending():
+                self._held = text
+                return settled
+        self._said.write(text)
+        self._pending_units += units
+        return settled + text
+
     def close(self) -> str:
         """The stream ended: a held delta was text after all."""
         return self._settle("end") if self._held else ""
@@ -62,19 +74,6 @@ class DeltaTracker:
     @property
     def text(self) -> str:
         return _joined(self._said.getvalue())
-
-    def _assistant(self, event: Mapping[str, Any]) -> str:
-        text = _text_of(event)
-        units = len(text) if text.isascii() else _units(text)
-        if self._partial:
-            if "timestamp_ms" not in event or event.get("model_call_id"):
-                return self._flush(text) if text else ""
-            if units == self._pending_units and text == self._pending():
-                self._held = text
-                return ""
-        self._said.write(text)
-        self._pending_units += units
-        return text
 
     def _settle(self, next_kind: str) -> str:
         held, self._held = self._held, ""
