@@ -36,6 +36,8 @@ from benchmarks.outside import GatewayProcess, Home, gateway, settled, write_sec
 FLAGS = (
     *("--slots", "8", "--queue", "200", "--idle-timeout", "2", "--first-event-timeout", "15"),
     *("--session-ttl", "2", "--relay-hold", "1", "--shutdown-grace", "1", "--keep-alive", "0.5"),
+    # An agent that was told of its loop does the same again, words included, as no model would.
+    *("--tool-loop-max-repeat", "100"),
 )
 BASH = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
 # What the log of a healthy gateway never holds.

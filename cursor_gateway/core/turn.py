@@ -26,6 +26,7 @@ the words of a model that must call a tool, and those of a run that only repairs
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -115,6 +116,7 @@ class Turn:
         self._was_cut = False
         self._usage_so_far: Usage | None = None
         self._held: list[str] = []
+        self._told = io.StringIO()
         self.retry: tuple[Message, ...] = ()
         # Calls for us to execute: the turn goes on when they are `executed`.
         self.errands: list[ToolCall] = []
@@ -203,6 +205,7 @@ class Turn:
         if self._conversation.output or self._unreadable or waits_for_call:
             self._held.append(text)
         else:
+            self._told.write(text)
             out.append(TextDelta(text))
 
     # Calls
@@ -341,7 +344,13 @@ class Turn:
         self._rounds += 1
         if not self.over:
             answer = Message("user", tuple(results))
-            self._ask_with(self._usage_so_far, Message("assistant", tuple(calls)), answer)
+            self._ask_with(self._usage_so_far, self._so_far(calls), answer)
+
+    def _so_far(self, calls: Sequence[ToolCall]) -> Message:
+        """What the run has said and called. The client has its words, and shall not get them again
+        from one that does not know of them."""
+        words = self._told.getvalue()
+        return Message("assistant", (*((Text(words),) if words else ()), *calls))
 
     def _hints(self) -> tuple[ToolResult, ...]:
         return tuple(
@@ -351,8 +360,8 @@ class Turn:
     def _break_loop(self, usage: Usage | None, out: list[Event]) -> None:
         """Tell the model first, as the result of the call it repeats; then stop it."""
         if self._may_ask_again("loop"):
-            calls = tuple(call for _, call in self._loops)
-            self._ask_with(usage, Message("assistant", calls), Message("user", self._hints()))
+            calls = [call for _, call in self._loops]
+            self._ask_with(usage, self._so_far(calls), Message("user", self._hints()))
             return
         loop = self._loops[0][0]
         self._release_held(out)
