@@ -257,9 +257,11 @@ async def test_claude_code_shows_a_wrong_key_at_once(
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (program,) = (program for program in PROGRAMS if program.name == "claude-code")
+    # The gateway got a key after the client was set up; `setup` itself refuses to go without it.
+    async with start() as client:
+        user = await desk(program, client, tmp_path)
     with caplog.at_level("INFO", "cursor_gateway.server"):
-        async with start(api_key="another") as client:
-            user = await desk(program, client, tmp_path)
+        async with start(api_key="another", port=client.server.port):
             output = await user.run("Hello", may_fail=True)
     assert "Invalid API key" in output or "Not logged in" in output
     assert sum("POST /v1/messages 403" in record.message for record in caplog.records) == 1
