@@ -195,7 +195,7 @@ class _Connection:
         else:
             record.status = 200
             return {"type": "done", "request_id": record.id}
-        record.failed(error.code, error.message)
+        record.failed(error)
         record.status = error.status
         return {"type": "error", **chat.render_error(error, record.id)}
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.dialects import Exchange, StreamEncoder
 from cursor_gateway.errors import GatewayError, ShuttingDown
-from cursor_gateway.journal import CLIENT_GONE, Record
+from cursor_gateway.journal import Record
 from cursor_gateway.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Delivery:
                 async for batch in answer:
                     await stream.write(batch)
         except ConnectionError:
-            request[RECORD].failed(CLIENT_GONE)
+            request[RECORD].left()
             log.debug("request %s: the client left", request[REQUEST_ID])
         except Exception as error:
             if not stream.response.prepared:
@@ -107,7 +107,7 @@ class Delivery:
         if not isinstance(error, GatewayError):
             log.exception("request %s failed", request[REQUEST_ID])
             error = GatewayError("Something went wrong in the gateway.")
-        request[RECORD].failed(error.code, error.message)
+        request[RECORD].failed(error)
         log.info("request %s broke off: %s", request[REQUEST_ID], error.code)
         with suppress(ConnectionError):
             await stream.fail(error)

@@ -68,9 +68,13 @@ class GatewayError(Exception):
     # The official SDKs repeat every 429 unless they are told that it is of no use.
     is_final: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, param: str | None = None, quotes_agent: bool = False
+    ) -> None:
         super().__init__(message)
         self.param = param
+        # The agent's own words are in it, and nobody knows what it repeats.
+        self.quotes_agent = quotes_agent
 
     @property
     def message(self) -> str:

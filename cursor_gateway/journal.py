@@ -23,6 +23,7 @@ from cursor_gateway.agents.run import Order
 from cursor_gateway.core.conversation import ToolCall
 from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.loop_guard import Loop
+from cursor_gateway.errors import GatewayError
 from cursor_gateway.journal_file import JournalFile
 from cursor_gateway.metrics import Given, Metrics
 from cursor_gateway.presence import state_folder
@@ -127,13 +128,22 @@ class Record:
             if self.calls:
                 self.mark("calls")
 
-    def failed(self, outcome: str, told: str = "") -> None:
-        """What went wrong first is what went wrong."""
+    def failed(self, error: GatewayError) -> None:
+        """What went wrong first is what went wrong. The agent may repeat the prompt in its last
+        words, so these are kept only where prompts are."""
         if self.outcome == RUNNING:
-            self.outcome, self.error = outcome, told[:_ERROR_CHARACTERS]
+            is_kept = self.answered is not None or not error.quotes_agent
+            told = error.message if is_kept else error.hint
+            self.outcome, self.error = error.code, told[:_ERROR_CHARACTERS]
+
+    def left(self) -> None:
+        """The client did not wait for the end."""
+        if self.outcome == RUNNING:
+            self.outcome = CLIENT_GONE
 
     def end(self) -> None:
-        self.failed(COMPLETE if self.status is not None else CLIENT_GONE)
+        if self.outcome == RUNNING:
+            self.outcome = COMPLETE if self.status is not None else CLIENT_GONE
         self.status = self.status or NO_STATUS
         self.mark("end")
 

@@ -25,7 +25,7 @@ def dialect_of(request: web.Request) -> Dialect:
 
 
 def error_response(request: web.Request, error: GatewayError) -> web.Response:
-    request[RECORD].failed(error.code, error.message)
+    request[RECORD].failed(error)
     dialect = dialect_of(request)
     body = dialect.render_error(error, request[REQUEST_ID])
     response = json_response(body, dialect.status_of(error))

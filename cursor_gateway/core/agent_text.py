@@ -80,11 +80,12 @@ def classify_failure(text: str, *, exit_code: int | None = None) -> errors.Gatew
         if found := pattern.search(words.lower()):
             # What stands on the lines before it is about something else.
             begins = words.rfind("\n", 0, found.start()) + 1
-            return kind(_sentence("Cursor's agent says:", words[begins:]))
+            return kind(_sentence("Cursor's agent says:", words[begins:]), quotes_agent=True)
     if exit_code is None:
-        return errors.AgentFailed(_sentence("Cursor's agent failed:", words))
+        return errors.AgentFailed(_sentence("Cursor's agent failed:", words), quotes_agent=True)
     return errors.AgentFailed(
-        _sentence(f"Cursor's agent ended without a result (exit code {exit_code}).", words)
+        _sentence(f"Cursor's agent ended without a result (exit code {exit_code}).", words),
+        quotes_agent=True,
     )
 
 

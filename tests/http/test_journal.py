@@ -113,7 +113,7 @@ async def test_what_is_refused_has_a_record_too(start: Start, fake: FakeAgent) -
 
 
 async def test_an_answer_that_breaks_off_is_no_complete_one(start: Start, fake: FakeAgent) -> None:
-    async with start() as client:
+    async with start(record_prompts=True) as client:
         await client.frames("[[text:Hello]][[stderr:Error: it broke]][[exit:3]]")
     (record,) = written(fake)
     assert (record["status"], record["outcome"]) == (200, "agent_failed")
@@ -263,7 +263,7 @@ async def test_prompts_and_answers_stay_out(start: Start, fake: FakeAgent) -> No
     prompt = f'{CANARY} [[think:{CANARY}]][[text:{CANARY}]][[call:bash {{"command": "{CANARY}"}}]]'
     async with start() as client:
         await Dialogue(client).say(prompt)
-        await client.error(f"{CANARY}[[text:{CANARY}]][[stderr:Error: no]][[exit:1]]")
+        await client.error(f"{CANARY}[[stderr:{CANARY}]][[exit:1]]")
         for record in await listed(client):
             shown = await client.get(f"/v1/requests/{record['id']}")
             assert CANARY not in json.dumps(shown)
