@@ -53,7 +53,8 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         Symptom(
             "The client only spins",
             "Most clients repeat a 5xx or a broken stream for minutes without showing why "
-            "(OpenCode, oh-my-pi, Droid, Claude Code, Continue). The journal has the reason.",
+            "(OpenCode, oh-my-pi, Droid, Claude Code, Continue). The journal has the reason; "
+            "the agent's own last words only with `record_prompts`.",
             LAST_ERRORS,
         ),
         Symptom(
