@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #define SESSION "\"session_id\":\"6f0c2f1e-8f0e-4b53-9f6e-0d5c5b1f7a11\""
-#define STAMP SESSION ",\"timestamp_ms\":1787030681469"
 #define ASSISTANT "{\"type\":\"assistant\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\""
 
 static char buffer[1 << 16];
@@ -47,6 +46,13 @@ static void put(const char *data, size_t size) {
 }
 
 static void say(const char *text) { put(text, strlen(text)); }
+
+/* The end of an event of the stream; each is of another moment, as no two of a real agent are equal. */
+static void say_stamp(void) {
+    static long now = 1787030681469;
+    static char stamp[128];
+    put(stamp, (size_t)snprintf(stamp, sizeof stamp, SESSION ",\"timestamp_ms\":%ld}\n", now++));
+}
 
 static void say_escaped(const char *text, size_t size) {
     char escape[8];
@@ -125,14 +131,19 @@ static void answer(const struct timespec *start) {
     say_escaped(prompt, size);
     say("\"}]}," SESSION "}\n");
     flush();
-    for (long i = 0; i < thinking; i++)
-        say("{\"type\":\"thinking\",\"subtype\":\"delta\",\"text\":\"Let me think. \"," STAMP "}\n");
-    if (thinking)
-        say("{\"type\":\"thinking\",\"subtype\":\"completed\"," STAMP "}\n");
+    for (long i = 0; i < thinking; i++) {
+        say("{\"type\":\"thinking\",\"subtype\":\"delta\",\"text\":\"Let me think. \",");
+        say_stamp();
+    }
+    if (thinking) {
+        say("{\"type\":\"thinking\",\"subtype\":\"completed\",");
+        say_stamp();
+    }
     for (long i = 0; i < deltas; i++) {
         say(ASSISTANT);
         say_token(i, bytes);
-        say("\"}]}," STAMP "}\n");
+        say("\"}]},");
+        say_stamp();
         if (pace) {
             flush();
             usleep((useconds_t)pace);

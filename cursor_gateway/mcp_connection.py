@@ -296,7 +296,7 @@ async def _receive(
     async with arriving:
         try:
             while data := await child.read():
-                for raw in buffer.feed(data):
+                for raw in buffer.feed(data).split(b"\n")[:-1]:
                     message = _message(raw, line)
                     if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
                         await pace.step()

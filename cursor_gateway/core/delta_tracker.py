@@ -24,7 +24,7 @@ At `result`, text that never arrived as a delta is recovered from the complete a
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _AFTER_A_REPETITION = frozenset({"interaction_query", "retry", "connection"})
@@ -41,8 +41,10 @@ class DeltaTracker:
         self._pending_units = 0
         self._held = ""
 
-    def other(self, kind: str, event: Mapping[str, Any]) -> str:
-        """The words that an event of the agent other than `assistant` adds to the answer."""
+    def event(self, kind: str, event: Mapping[str, Any]) -> str:
+        """The words that an event of the agent adds to the answer."""
+        if kind == "assistant":
+            return self._assistant(event)
         settled = self._settle(kind) if self._held else ""
         if kind == "result":
             return settled + self._missing_from(event.get("result"))
@@ -52,20 +54,23 @@ class DeltaTracker:
             self._forget_pending()
         return settled
 
-    def assistant(self, event: Mapping[str, Any]) -> str:
-        """The words that the agent says by it, and has not said before."""
-        settled = self._settle("assistant") if self._held else ""
-        text = _text_of(event)
-        units = len(text) if text.isascii() else _units(text)
-        if self._partial:
-            if "timestamp_ms" not in event or event.get("model_call_id"):
-                return settled + self._flush(text) if text else settled
-            if units == self._pending_units and text == self._pending():
+    def deltas(self, texts: Sequence[str]) -> str:
+        """The words of deltas in a row. They are held against the buffer one by one only as long as
+        one of them could be as long as it is."""
+        # No character has more than two units.
+        longest = 2 * max(map(len, texts)) if self._partial else -1
+        said: list[str] = []
+        for at, text in enumerate(texts):
+            if self._held:
+                said.append(self._settle("assistant"))
+            if self._pending_units > longest:
+                said.append(self._emit("".join(texts[at:])))
+                break
+            if _units(text) == self._pending_units and text == self._pending():
                 self._held = text
-                return settled
-        self._said.write(text)
-        self._pending_units += units
-        return settled + text
+            else:
+                said.append(self._emit(text))
+        return "".join(said)
 
     def close(self) -> str:
         """The stream ended: a held delta was text after all."""
@@ -74,6 +79,13 @@ class DeltaTracker:
     @property
     def text(self) -> str:
         return _joined(self._said.getvalue())
+
+    def _assistant(self, event: Mapping[str, Any]) -> str:
+        text = _text_of(event)
+        if self._partial and ("timestamp_ms" not in event or event.get("model_call_id")):
+            settled = self._settle("assistant") if self._held else ""
+            return settled + self._flush(text) if text else settled
+        return self.deltas([text])
 
     def _settle(self, next_kind: str) -> str:
         held, self._held = self._held, ""
@@ -119,7 +131,7 @@ def _joined(text: str) -> str:
 
 def _units(text: str) -> int:
     """Its length as the CLI counts it."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _text_of(event: Mapping[str, Any]) -> str:

@@ -21,18 +21,16 @@ class LineBuffer:
         self._pieces: list[bytes] = []
         self._size = 0
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes, without their newlines."""
-        head, newline, rest = data.partition(b"\n")
-        if not newline:
+    def feed(self, data: bytes) -> bytes:
+        """The lines that `data` completes, each with its newline; empty if it completes none."""
+        end = data.rfind(b"\n") + 1
+        if not end:
             self._keep(data)
-            return []
-        first = b"".join((*self._pieces, head)) if self._pieces else head
-        lines = rest.split(b"\n")
-        lines.insert(0, first)
+            return b""
+        lines = b"".join((*self._pieces, data[:end])) if self._pieces else data[:end]
         self._pieces.clear()
         self._size = 0
-        self._keep(lines.pop())
+        self._keep(data[end:])
         return lines
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -87,6 +88,22 @@ def test_deltas_that_come_in_one_read_leave_as_one_event() -> None:
     assert stream.feed(deltas) == [TextDelta("ab")]
 
 
+@given(st.lists(st.text('ha "\\\n\x01/é\U0001f600\ud83d\ude00', max_size=4), max_size=12))
+def test_deltas_as_the_cli_writes_them_say_what_any_other_json_of_them_says(
+    words: list[str],
+) -> None:
+    deltas = [assistant(word, session_id="s", timestamp_ms=1) for word in words]
+    as_written = b"".join(map(stringified, deltas))
+    said = text(feed([as_written], partial=True)[0])
+    assert said == text(feed([lines(*deltas)], partial=True)[0])
+    assert said == text(feed(bytewise(as_written), partial=True)[0])
+
+
+def test_deltas_that_are_not_utf_8_are_mended() -> None:
+    line = stringified(assistant("a?b", session_id="s", timestamp_ms=1))
+    assert text(feed([line.replace(b"?", b"\xff")], partial=True)[0]) == "a\ufffdb"
+
+
 @pytest.mark.parametrize("name", COMPLETE)
 @given(cuts=st.data())
 def test_a_recording_survives_random_cuts(name: str, cuts: st.DataObject) -> None:
@@ -142,6 +159,13 @@ def test_whatever_the_cli_does_every_word_comes_once_and_in_order(
 
 def lines(*events: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(event).encode() + b"\n" for event in events)
+
+
+def stringified(event: dict[str, Any]) -> bytes:
+    """As JavaScript writes it: nothing escaped but what has to be, half characters among it."""
+    compact = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
+    halves = re.compile("[\ud800-\udfff]")
+    return halves.sub(lambda half: f"\\u{ord(half[0]):04x}", compact).encode() + b"\n"
 
 
 def assistant(text: str, **fields: Any) -> dict[str, Any]:

@@ -11,18 +11,21 @@ from cursor_gateway.errors import AgentFailed
 @given(st.lists(st.binary(max_size=8)))
 def test_any_cuts_give_the_lines_of_the_whole(chunks: list[bytes]) -> None:
     buffer = LineBuffer()
-    lines = [line for chunk in chunks for line in buffer.feed(chunk)]
-    assert [*lines, buffer.close()] == b"".join(chunks).split(b"\n")
+    given = [lines for chunk in chunks if (lines := buffer.feed(chunk))]
+    assert all(lines.endswith(b"\n") for lines in given)
+    last = buffer.close()
+    assert b"\n" not in last
+    assert b"".join((*given, last)) == b"".join(chunks)
 
 
 def test_only_the_newline_byte_ends_a_line() -> None:
     line = "a\u2028b\u0085c\rd\x0be".encode()
-    assert LineBuffer().feed(line + b"\n") == [line]
+    assert LineBuffer().feed(line + b"\n" + line) == line + b"\n"
 
 
 def test_a_line_beyond_the_limit_is_a_failure() -> None:
     buffer = LineBuffer(limit=10)
-    assert buffer.feed(b"12345678\n1234567") == [b"12345678"]
+    assert buffer.feed(b"12345678\n1234567") == b"12345678\n"
     with pytest.raises(AgentFailed):
         buffer.feed(b"89ab")
 
