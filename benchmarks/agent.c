@@ -19,8 +19,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SESSION "\"session_id\":\"6f0c2f1e-8f0e-4b53-9f6e-0d5c5b1f7a11\""
 #define ASSISTANT "{\"type\":\"assistant\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\""
+
+/* `"session_id":"..."`, which is the one of `--resume` or one that no other process has. */
+static char session[160];
 
 static char buffer[1 << 16];
 static size_t filled;
@@ -50,8 +52,9 @@ static void say(const char *text) { put(text, strlen(text)); }
 /* The end of an event of the stream; each is of another moment, as no two of a real agent are equal. */
 static void say_stamp(void) {
     static long now = 1787030681469;
-    static char stamp[128];
-    put(stamp, (size_t)snprintf(stamp, sizeof stamp, SESSION ",\"timestamp_ms\":%ld}\n", now++));
+    static char stamp[64];
+    say(session);
+    put(stamp, (size_t)snprintf(stamp, sizeof stamp, ",\"timestamp_ms\":%ld}\n", now++));
 }
 
 static void say_escaped(const char *text, size_t size) {
@@ -125,11 +128,14 @@ static void answer(const struct timespec *start) {
     size_t bytes = (size_t)option(directive, " bytes=", 8);
 
     wait_until_booted(start, boot);
-    say("{\"type\":\"system\",\"subtype\":\"init\",\"apiKeySource\":\"login\",\"cwd\":\"/\"," SESSION
-        ",\"model\":\"Auto\",\"permissionMode\":\"default\"}\n");
+    say("{\"type\":\"system\",\"subtype\":\"init\",\"apiKeySource\":\"login\",\"cwd\":\"/\",");
+    say(session);
+    say(",\"model\":\"Auto\",\"permissionMode\":\"default\"}\n");
     say("{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"");
     say_escaped(prompt, size);
-    say("\"}]}," SESSION "}\n");
+    say("\"}]},");
+    say(session);
+    say("}\n");
     flush();
     for (long i = 0; i < thinking; i++) {
         say("{\"type\":\"thinking\",\"subtype\":\"delta\",\"text\":\"Let me think. \",");
@@ -152,13 +158,27 @@ static void answer(const struct timespec *start) {
     if (deltas) {
         say(ASSISTANT);
         say_answer(deltas, bytes);
-        say("\"}]}," SESSION "}\n");
+        say("\"}]},");
+        say(session);
+        say("}\n");
     }
     say("{\"type\":\"result\",\"subtype\":\"success\",\"duration_ms\":1,\"duration_api_ms\":1,"
         "\"is_error\":false,\"result\":\"");
     say_answer(deltas, bytes);
-    say("\"," SESSION ",\"request_id\":\"59ff\",\"usage\":{\"inputTokens\":1,\"outputTokens\":1,"
+    say("\",");
+    say(session);
+    say(",\"request_id\":\"59ff\",\"usage\":{\"inputTokens\":1,\"outputTokens\":1,"
         "\"cacheReadTokens\":0,\"cacheWriteTokens\":0}}\n");
+}
+
+static void begin_session(int count, char **words) {
+    const char *form = "\"session_id\":\"%s\"";
+    char fresh[64];
+    snprintf(fresh, sizeof fresh, "6f0c2f1e-8f0e-4b53-9f6e-%012d", (int)getpid());
+    snprintf(session, sizeof session, form, fresh);
+    for (int i = 1; i + 1 < count; i++)
+        if (!strcmp(words[i], "--resume"))
+            snprintf(session, sizeof session, form, words[i + 1]);
 }
 
 int main(int count, char **words) {
@@ -173,8 +193,10 @@ int main(int count, char **words) {
     else if (!strcmp(command, "models"))
         say("Available models\n\nauto - Auto (default)\n\nTip: use --model <id> (or /model <id> in "
             "interactive mode) to switch.\n");
-    else
+    else {
+        begin_session(count, words);
         answer(&start);
+    }
     flush();
     return 0;
 }

@@ -29,9 +29,9 @@ from aiohttp import web
 
 from cursor_gateway.core.conversation import Text, ToolCall, ToolResult, ToolSpec
 from cursor_gateway.core.events import AgentCall, AgentCallDone, Event, RelayedCall
+from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.relayed_calls import RelayedCalls
 from cursor_gateway.core.relayed_tools import SERVER, RelayedTools, to_mcp
-from cursor_gateway.core.tools import to_json
 from cursor_gateway.settings import is_loopback
 
 log = logging.getLogger(__name__)

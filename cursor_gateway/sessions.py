@@ -28,7 +28,6 @@ from cursor_gateway.core.history import (
     reminders,
     session_name,
     split,
-    tool_digest,
 )
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class Ask:
 
     @property
     def scope_with_tools(self) -> Hashable:
-        return self.scope, tuple(map(tool_digest, self.conversation.callable_tools))
+        return self.scope, tuple(tool.digest for tool in self.conversation.callable_tools)
 
 
 @dataclass(slots=True)

@@ -189,7 +189,7 @@ class CursorCli:
         return Chat(run.session_id, run.workspace, run.end(lambda: None), store)
 
     def forget(self, chat: Chat) -> None:
-        self.spares.leave(chat.session_id)
+        self.spares.leave(chat)
         chat.gone.add_done_callback(lambda _: self._workspaces.release(chat.workspace))
 
     def _place(self, order: Order) -> Place:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -28,7 +29,6 @@ from cursor_gateway.core.events import (
     TextDelta,
     Usage,
 )
-from cursor_gateway.core.history import tool_digest
 from cursor_gateway.errors import AgentFailed, AgentTimedOut, CursorUnreachable, GatewayError
 from cursor_gateway.relay import Line
 from cursor_gateway.settings import Settings
@@ -68,7 +68,7 @@ class Chat:
     store: Path | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Order:
     """What an agent is started for."""
 
@@ -83,11 +83,11 @@ class Order:
     chat: Chat | None = None
     known: int = 0
 
-    @property
+    @cached_property
     def kind(self) -> Hashable:
         """What is on the command line or in the workspace: all but the prompt."""
-        tools = tuple(map(tool_digest, self.conversation.callable_tools))
-        session = self.chat.session_id if self.chat else None
+        tools = tuple(tool.digest for tool in self.conversation.callable_tools)
+        session = (self.chat.session_id, self.chat.workspace) if self.chat else None
         looks = self.conversation.has_images
         return self.model, self.directory, self.caller, self.by_relay, session, looks, tools
 

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from cursor_gateway.agents.child import Child
-from cursor_gateway.agents.run import Order, Starts
+from cursor_gateway.agents.run import Chat, Order, Starts
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.relay import Line
 from cursor_gateway.workspaces import Workspace
@@ -46,8 +46,15 @@ class Place:
 class _Spare:
     order: Order
     place: Place
+    child: Child
     born: float
     timer: asyncio.TimerHandle
+
+
+@dataclass(frozen=True, slots=True)
+class _Coming:
+    order: Order
+    task: asyncio.Task[None]
 
 
 class Spares:
@@ -63,7 +70,7 @@ class Spares:
         self._launch = launch
         self._discard = discard
         self._ready: dict[Hashable, _Spare] = {}
-        self._coming: dict[Hashable, asyncio.Task[None]] = {}
+        self._coming: dict[Hashable, _Coming] = {}
         self._used = 0
         self._seconds = {False: deque[float](maxlen=_SAMPLES), True: deque[float](maxlen=_SAMPLES)}
 
@@ -71,27 +78,28 @@ class Spares:
         """Have an agent ready for the next request of this kind, soon and in the background."""
         if self._most and order.kind not in self._ready and order.kind not in self._coming:
             task = asyncio.get_running_loop().create_task(self._prepare(order))
-            self._coming[order.kind] = task
-            task.add_done_callback(lambda _: self._coming.pop(order.kind, None))
+            self._coming[order.kind] = _Coming(order, task)
 
     def take(self, order: Order) -> Place | None:
         """A spare for `order`, if there is one that lives. None is left behind in its chat."""
-        coming = self._coming.get(order.kind)
-        if coming is not None:
-            coming.cancel()
+        self._give_up(order.kind)
         spare = self._take_out(order.kind)
-        if order.chat is not None and spare is None:
-            self.leave(order.chat.session_id)
-        if spare is None or spare.place.child is None or spare.place.child.exited.done():
+        if spare is None:
+            if order.chat is not None:
+                self.leave(order.chat)
+            return None
+        if spare.child.exited.done():
+            self._discard(spare.order, spare.place)
             return None
         self._used += 1
         return spare.place
 
-    def leave(self, session_id: str) -> None:
-        """Nobody may be in this chat any more."""
-        waiting = [spare.order for spare in self._ready.values()]
-        for order in waiting:
-            if order.chat is not None and order.chat.session_id == session_id:
+    def leave(self, chat: Chat) -> None:
+        """Nobody may be in this chat any more, nor come into it."""
+        orders = [spare.order for spare in self._ready.values()]
+        orders += [coming.order for coming in self._coming.values()]
+        for order in orders:
+            if order.chat is chat:
                 self._end(order.kind)
 
     def heard(self, seconds: float, *, is_spare: bool) -> None:
@@ -99,9 +107,7 @@ class Spares:
         self._seconds[is_spare].append(seconds)
 
     def close(self) -> None:
-        for task in self._coming.values():
-            task.cancel()
-        for kind in list(self._ready):
+        for kind in [*self._ready, *self._coming]:
             self._end(kind)
 
     def state(self) -> dict[str, Any]:
@@ -122,6 +128,7 @@ class Spares:
         if order.chat is not None:
             await asyncio.wait({order.chat.gone})
         await self._starts.wait()
+        del self._coming[order.kind]
         try:
             place = self._launch(order)
         except (GatewayError, OSError) as error:
@@ -131,9 +138,10 @@ class Spares:
             self._end(next(iter(self._ready)))
         loop = asyncio.get_running_loop()
         timer = loop.call_later(LIFETIME, self._end, order.kind)
-        spare = self._ready[order.kind] = _Spare(order, place, loop.time(), timer)
         assert place.child is not None
-        place.child.exited.add_done_callback(lambda _: self._died(spare))
+        spare = _Spare(order, place, place.child, loop.time(), timer)
+        self._ready[order.kind] = spare
+        spare.child.exited.add_done_callback(lambda _: self._died(spare))
 
     def _died(self, spare: _Spare) -> None:
         if self._ready.get(spare.order.kind) is not spare:
@@ -149,6 +157,11 @@ class Spares:
             spare.timer.cancel()
         return spare
 
+    def _give_up(self, kind: Hashable) -> None:
+        if coming := self._coming.pop(kind, None):
+            coming.task.cancel()
+
     def _end(self, kind: Hashable) -> None:
+        self._give_up(kind)
         if spare := self._take_out(kind):
             self._discard(spare.order, spare.place)

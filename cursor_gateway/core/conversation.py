@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
+
+from cursor_gateway.core.json_text import to_json
 
 Role = Literal["system", "user", "assistant"]
 
@@ -42,7 +46,7 @@ class ImageLink:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolSpec:
     """A tool, with the schema of whoever has it, unchanged."""
 
@@ -52,6 +56,12 @@ class ToolSpec:
     # Whether it belongs to an MCP server of the user's, and the gateway executes it; else it is
     # the client's.
     bridged: bool = False
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What differs as soon as the model would see another tool."""
+        seen = "\0".join((self.name, self.description, to_json(self.schema)))
+        return hashlib.blake2b(seen.encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ class JsonOutput:
     schema: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Conversation:
     model: str
     messages: tuple[Message, ...]
@@ -105,7 +115,7 @@ class Conversation:
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool = True
 
-    @property
+    @cached_property
     def callable_tools(self) -> tuple[ToolSpec, ...]:
         """The tools that this answer may call."""
         if self.tool_choice.kind == "none":
@@ -113,7 +123,7 @@ class Conversation:
         named = self.tool_choice.name
         return tuple(tool for tool in self.tools if named is None or tool.name == named)
 
-    @property
+    @cached_property
     def has_images(self) -> bool:
         parts = (part for message in self.messages for part in message.parts)
         inner = (part.content if isinstance(part, ToolResult) else (part,) for part in parts)

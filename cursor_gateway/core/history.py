@@ -25,11 +25,9 @@ from cursor_gateway.core.conversation import (
     Text,
     ToolCall,
     ToolResult,
-    ToolSpec,
 )
 from cursor_gateway.core.events import Event, TextDelta
 from cursor_gateway.core.loop_guard import is_the_user_speaking
-from cursor_gateway.core.tools import to_json
 
 _SESSION = re.compile(r"^Session: (session-[A-Za-z0-9-]{1,100})\s*$", re.MULTILINE)
 
@@ -108,10 +106,6 @@ def session_name(conversation: Conversation) -> str:
         if message.role == "system" and (found := _SESSION.search(_spoken(message.parts))):
             return found[1]
     return ""
-
-
-def tool_digest(tool: ToolSpec) -> bytes:
-    return _digest("\0".join((tool.name, tool.description, to_json(tool.schema))).encode())
 
 
 def _texts(words: list[str]) -> list[bytes]:

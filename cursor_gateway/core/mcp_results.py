@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cursor_gateway.core.conversation import ImageFile, Text, image_kind
-from cursor_gateway.core.tools import to_json
+from cursor_gateway.core.json_text import to_json
 
 
 def failure(reason: str) -> dict[str, Any]:

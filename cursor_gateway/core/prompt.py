@@ -39,8 +39,9 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
+from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.tool_text import INSTRUCTION
-from cursor_gateway.core.tools import plain_schema, to_json
+from cursor_gateway.core.tools import plain_schema
 
 _PREAMBLE = (
     "You are answering inside a conversation that is written out below, oldest first. Follow the "

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cursor_gateway.core.conversation import ImageFile, ImageLink, Text, ToolResult, ToolSpec
-from cursor_gateway.core.history import tool_digest
 
 # Short: the CLI counts server and tool name together, and drops what is longer than 60.
 SERVER = "client"
@@ -37,7 +36,7 @@ class RelayedTools:
         """Take in the tools that are new; whether there were any."""
         fresh = [tool for tool in tools if tool.name not in self._digests]
         for tool in fresh:
-            self._digests[tool.name] = tool_digest(tool)
+            self._digests[tool.name] = tool.digest
             self._tools[_name_for(tool.name, self._tools)] = tool
         while self.wait_tool in self._tools:
             self.wait_tool += "_"
@@ -45,7 +44,7 @@ class RelayedTools:
 
     def are_all_in(self, tools: Iterable[ToolSpec]) -> bool:
         """Whether every tool that the agent knows is still the same in `tools`."""
-        now = {tool.name: tool_digest(tool) for tool in tools}
+        now = {tool.name: tool.digest for tool in tools}
         return all(now.get(name) == digest for name, digest in self._digests.items())
 
     def called(self, tool: str, arguments: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,6 @@ when guessed wrong (a missing path, an empty text to replace) is left as it is, 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,7 +15,6 @@ import orjson
 
 from cursor_gateway.core.conversation import JsonOutput, ToolSpec
 from cursor_gateway.core.structured import first_violation
-from cursor_gateway.errors import InvalidRequest
 
 # Parameters that may only say what a call is for: filling them changes nothing that is done.
 DESCRIPTIVE = frozenset({"i", "intent", "summary", "description", "title", "explanation", "reason"})
@@ -131,18 +129,6 @@ def _violation(value: Any, schema: Mapping[str, Any]) -> str:
     except Exception:
         return ""
     return "" if problem.startswith("its schema ") else problem
-
-
-def to_json(value: Any) -> str:
-    """`value` as JSON text, also where it holds what only the slower encoder can write."""
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:
-        pass
-    try:
-        return json.dumps(value)
-    except RecursionError:
-        raise InvalidRequest("A JSON value is nested too deeply.") from None
 
 
 def _is_left_out(

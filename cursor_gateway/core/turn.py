@@ -45,11 +45,12 @@ from cursor_gateway.core.events import (
     ThinkingDelta,
     Usage,
 )
+from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
 from cursor_gateway.core.native_tools import translate
 from cursor_gateway.core.text_cut import CutReason, TextCut
 from cursor_gateway.core.tool_text import Imagined, Said
-from cursor_gateway.core.tools import find, fit, to_json
+from cursor_gateway.core.tools import find, fit
 from cursor_gateway.core.usage_meter import UsageMeter
 from cursor_gateway.core.written_calls import Written, WrittenCalls
 from cursor_gateway.errors import OutputInvalid

@@ -15,7 +15,7 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.tools import to_json
+from cursor_gateway.core.json_text import to_json
 from cursor_gateway.dialects.fields import (
     expect_list,
     expect_object,

@@ -123,6 +123,18 @@ async def test_a_chat_that_is_forgotten_takes_its_spare_along(
         await eventually(lambda: not fake.processes() and not directory.exists())
 
 
+async def test_a_chat_that_is_forgotten_gets_no_spare_that_was_on_its_way(
+    start: Start, fake: FakeAgent
+) -> None:
+    async with start(warm=1, slots=8) as client:
+        # Each chat takes the place of one whose agent has not left it yet.
+        talks = [Dialogue(client) for _ in range(16)]
+        await asyncio.gather(*(talk.say("[[text:same]]") for talk in talks))
+        await spare(client, fake)
+        root = Path(fake.runs()[0]["cwd"]).parent
+        await eventually(lambda: len(list(root.glob("run-*"))) == 1)
+
+
 async def test_an_image_in_a_chat_whose_spare_has_none_starts_cold(
     start: Start, fake: FakeAgent
 ) -> None:
