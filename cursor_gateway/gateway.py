@@ -158,6 +158,8 @@ class Gateway:
             return conversation
         known = {tool.name for tool in conversation.tools}
         bridged = tuple(tool for tool in self.bridge.tools if tool.name not in known)
+        if not bridged:
+            return conversation
         return replace(conversation, tools=conversation.tools + bridged)
 
     async def _run_errands(self, turn: Turn, events: list[Event]) -> None:
@@ -176,15 +178,15 @@ class Gateway:
 
     def _started(self, ask: Ask, record: Record) -> Run:
         """An agent that goes on with a chat, or reads everything."""
-        chat, known = self._sessions.resumed(ask) or (None, 0)
-        return self.agent.start(replace(self._order(ask), chat=chat, known=known), record)
+        return self.agent.start(self._order(ask, *self._sessions.resumed(ask)), record)
 
-    def _order(self, ask: Ask) -> Order:
-        by_relay = bool(ask.conversation.callable_tools) and self._channel.is_relay(
-            self.agent.locate()
-        )
+    def _order(self, ask: Ask, chat: Chat | None = None, known: int = 0) -> Order:
         conversation = self._errands.woven(ask.conversation)
-        return Order(conversation, ask.model, ask.directory, ask.caller, by_relay)
+        by_relay = self._is_by_relay(ask)
+        return Order(conversation, ask.model, ask.directory, ask.caller, by_relay, chat, known)
+
+    def _is_by_relay(self, ask: Ask) -> bool:
+        return bool(ask.conversation.callable_tools) and self._channel.is_relay(self.agent.locate())
 
     def _start_over(
         self, ask: Ask, run: Run, turn: Turn, refusal: StartOver, record: Record
@@ -245,9 +247,10 @@ class Gateway:
         """Have an agent ready for what comes next: this conversation again, if it looks like one
         that goes on, or else another one like it."""
         goes_on = ask.conversation.tools or split(ask.conversation.messages)[0]
+        chat = chat if goes_on else None
         empty = replace(ask.conversation, messages=())
-        order = replace(self._order(ask), conversation=empty)
-        self.agent.spares.want(replace(order, chat=chat if goes_on else None))
+        order = Order(empty, ask.model, ask.directory, ask.caller, self._is_by_relay(ask), chat)
+        self.agent.spares.want(order)
 
     def _note_loop(self, loop: Loop | None) -> None:
         if loop is not None:

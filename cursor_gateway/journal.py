@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -180,7 +180,7 @@ class Record:
             "queue_ms": _ms(self.queue_wait),
             "first_token_ms": _ms(self.timeline.get("first_token")),
             "duration_ms": _ms(self.duration),
-            "tokens": asdict(self.usage) if self.usage else None,
+            "tokens": self.usage.as_json() if self.usage else None,
             "calls": self.calls,
             "loop": self.loop.as_json() if self.loop else None,
             "chat": self.chat,

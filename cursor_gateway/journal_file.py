@@ -39,7 +39,7 @@ class JournalFile:
         self._folder = folder
         self._path = folder / NAME
         self._bytes_per_file = max_bytes // FILES
-        self._waiting: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MAX_WAITING)
+        self._waiting: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._is_failing = False
         self.lost = 0
@@ -52,15 +52,14 @@ class JournalFile:
             # A daemon: not even a disk that hangs for ever may keep the program from ending.
             self._writer = threading.Thread(target=self._work, name="journal", daemon=True)
             self._writer.start()
-        try:
-            self._waiting.put_nowait(entry)
-        except queue.Full:
+        if self._waiting.qsize() < MAX_WAITING:
+            self._waiting.put(entry)
+        else:
             self.lost += 1
 
     def close(self) -> None:
         if self._writer is not None:
-            with suppress(queue.Full):
-                self._waiting.put(None, timeout=CLOSE_SECONDS)
+            self._waiting.put(None)
             self._writer.join(CLOSE_SECONDS)
 
     def _work(self) -> None:

@@ -192,10 +192,10 @@ class Sessions:
             self._kept[key] = kept
         return kept.chat
 
-    def resumed(self, ask: Ask) -> tuple[Chat, int] | None:
-        """The chat that `ask` goes on with, and how many of its messages are in there."""
+    def resumed(self, ask: Ask) -> tuple[Chat | None, int]:
+        """The chat that `ask` goes on with, if any, and how many of its messages are in there."""
         if not ask.may_resume:
-            return None
+            return None, 0
         messages = ask.conversation.messages
         past, _ = split(messages)
         name = session_name(ask.conversation)
@@ -208,11 +208,11 @@ class Sessions:
             kept = self._kept.get(key) if name else None
             known = sum(message.role == "system" for message in messages)
         if kept is None or known == len(messages):
-            return None
+            return None, 0
         self._take(kept)
         if kept.chat.store is not None and not kept.chat.store.exists():
             self._agent.forget(kept.chat)
-            return None
+            return None, 0
         return kept.chat, known
 
     def _take(self, kept: _Kept) -> None:

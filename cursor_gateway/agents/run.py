@@ -149,7 +149,7 @@ class Run:
         self._is_over = False
         # The usage that the client was told of so far.
         self.told = NOTHING
-        self._patience = _Patience(settings)
+        self._patience = _Patience(settings, is_spare=spare is not None)
 
     @property
     def child(self) -> Child | None:
@@ -226,7 +226,6 @@ class Run:
         return self._children.retire(child, patience, then)
 
     async def _start(self) -> Child:
-        self._stream = AgentStream(partial=True)
         if self._spare is None:
             self._attempts += 1
             if self.order.chat is not None:
@@ -234,7 +233,6 @@ class Run:
             await self._starts.wait()
         prompt = self._compose(self)
         self._child = child = self._spare or self._launch(self)
-        self._patience = _Patience(self._settings, is_spare=child is self._spare)
         child.feed(prompt)
         self._watch.started(self.order, child, is_spare=child is self._spare)
         self._fed_at = asyncio.get_running_loop().time()
@@ -288,6 +286,8 @@ class Run:
             self._starts.space_out()
         await asyncio.wait({self._children.retire(child)})
         self._child = self._spare = None
+        self._stream = AgentStream(partial=True)
+        self._patience = _Patience(self._settings)
 
     def _failed(self, error: GatewayError) -> Exception:
         """A chat that cannot be taken up is no failure, nor is an agent that did not live to see
