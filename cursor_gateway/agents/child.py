@@ -150,18 +150,21 @@ class Child:
 
     async def read(self) -> bytes | None:
         """What it wrote to stdout since the last call; empty once it ended, None after `wake`."""
-        while True:
-            over = self._exited.done()
-            try:
-                return os.read(self._stdout_fd, READ_BYTES)
-            except BlockingIOError:
-                if over:
-                    return b""
+        while (data := self.read_now()) is None:
             # Only now: what it wrote before comes before what it did then.
             if self._woken:
                 self._woken = False
                 return None
             await self._ready(self._loop.add_reader, self._loop.remove_reader, self._stdout_fd)
+        return data
+
+    def read_now(self) -> bytes | None:
+        """The same without waiting: None while there is nothing."""
+        over = self._exited.done()
+        try:
+            return os.read(self._stdout_fd, READ_BYTES)
+        except BlockingIOError:
+            return b"" if over else None
 
     def wake(self) -> None:
         """Something else has happened that whoever reads, now or next, should see."""

@@ -61,7 +61,9 @@ def members(root: int, mark: str, others: Collection[int] = ()) -> set[Process]:
 
 def tree(root: int) -> set[Process]:
     """`root` and its living descendants; a cheaper look, which misses those that were orphaned."""
-    return _alive(_with_descendants([root])) if _LINUX else set()
+    if not _LINUX or _is_dead(root):
+        return set()
+    return _alive(_with_descendants([root]))
 
 
 def strangers(known: Collection[int]) -> set[Process]:

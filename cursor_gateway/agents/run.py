@@ -341,22 +341,32 @@ class _Patience:
 
     async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
         """What the agent writes next; None when something else happened."""
+        if self._loop.time() > self._end:
+            raise self._complain(self._too_long())
+        data = child.read_now()
+        if data is None:
+            data = await self._wait(child, stream, restless=restless)
+        self._heard = True
+        return data
+
+    async def _wait(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
         seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
         deadline = self._loop.time() + seconds
         if deadline > self._end:
-            deadline = self._end
-            complaint = (
-                f"did not finish within {self._settings.total_timeout:g} seconds (total_timeout)"
-            )
+            deadline, complaint = self._end, self._too_long()
         try:
             async with asyncio.timeout_at(deadline):
-                data = await child.read()
+                return await child.read()
         except TimeoutError:
             if not complaint:
                 raise _Silence from None
-            raise AgentTimedOut(f"Cursor's agent {complaint}.") from None
-        self._heard = True
-        return data
+            raise self._complain(complaint) from None
+
+    def _too_long(self) -> str:
+        return f"did not finish within {self._settings.total_timeout:g} seconds (total_timeout)"
+
+    def _complain(self, complaint: str) -> AgentTimedOut:
+        return AgentTimedOut(f"Cursor's agent {complaint}.")
 
     def _limit(self, stream: AgentStream) -> tuple[float, str]:
         first, idle = self._first, self._settings.idle_timeout

@@ -111,6 +111,12 @@ async def test_each_time_out_is_named(start: Start, stream: bool) -> None:
         assert status == 504 and "total_timeout" in error["message"]
 
 
+async def test_who_never_stops_talking_does_not_finish_in_time_either(start: Start) -> None:
+    async with start(total_timeout=0.5) as client:
+        status, error = await client.error("[[many:100000000]]")
+        assert status == 504 and "total_timeout" in error["message"]
+
+
 async def test_a_running_tool_may_be_silent_for_longer(start: Start) -> None:
     async with start(idle_timeout=0.3) as client:
         status, error = await client.error("[[open-tool:shell]][[hang]]")
