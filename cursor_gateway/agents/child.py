@@ -80,7 +80,7 @@ class Child:
         self._waiting: asyncio.Future[None] | None = None
         self._closed = False
         self._exited: asyncio.Future[int] = self._loop.create_future()
-        self._stdin_fd = self._stdout_fd = self._stderr_fd = -1
+        self._stdin_fd = self._stdout_fd = self._stderr_fd = self._pidfd = -1
         self._start(argv, {**env, process_tree.MARK: mark}, cwd, stdout)
         self._loop.add_reader(self._stderr_fd, self._collect_stderr)
         self._watch_exit()
@@ -184,6 +184,8 @@ class Child:
             self._feeding.cancel()
             await asyncio.wait({self._feeding})
         self._close_stdin()
+        if not self._exited.done():
+            await self._look_for_exit()
         await self._sweep(set() if self._exited.done() else await self._see_off(patience, grace))
         self._close()
 
@@ -262,15 +264,23 @@ class Child:
 
     def _watch_exit(self) -> None:
         if sys.platform == "linux":
-            pidfd = os.pidfd_open(self.pid)
-            self._loop.add_reader(pidfd, self._on_pidfd, pidfd)
+            self._pidfd = os.pidfd_open(self.pid)
+            self._loop.add_reader(self._pidfd, self._on_exit)
         else:
             threading.Thread(target=self._wait_in_thread, daemon=True).start()
 
-    def _on_pidfd(self, pidfd: int) -> None:
-        self._loop.remove_reader(pidfd)
-        os.close(pidfd)
+    def _on_exit(self) -> None:
+        self._loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        self._pidfd = -1
         self._exited.set_result(self._process.wait())
+
+    async def _look_for_exit(self) -> None:
+        """Who has said its last word is often gone before we are told, and then there is nobody to
+        see off. Whoever waits for its exit hears of it first."""
+        if self._pidfd >= 0 and self._process.poll() is not None:
+            self._on_exit()
+            await asyncio.sleep(0)
 
     def _wait_in_thread(self) -> None:
         code = self._process.wait()

@@ -61,9 +61,8 @@ def members(root: int, mark: str, others: Collection[int] = ()) -> set[Process]:
 
 def tree(root: int) -> set[Process]:
     """`root` and its living descendants; a cheaper look, which misses those that were orphaned."""
-    if not _LINUX or _is_dead(root):
-        return set()
-    return _alive(_with_descendants([root]))
+    own = _alive([root]) if _LINUX else set()
+    return own and own | _alive(_with_descendants(_children(root)))
 
 
 def strangers(known: Collection[int]) -> set[Process]:
