@@ -26,7 +26,6 @@ the words of a model that must call a tool, and those of a run that only repairs
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -48,6 +47,7 @@ from cursor_gateway.core.events import (
 from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
 from cursor_gateway.core.native_tools import translate
+from cursor_gateway.core.second_ask import SecondAsk
 from cursor_gateway.core.text_cut import CutReason, TextCut
 from cursor_gateway.core.tool_text import Imagined, Said
 from cursor_gateway.core.tools import find, fit
@@ -87,8 +87,7 @@ class Turn:
         self._rounds = 0
         self._show_activity = show_activity
         self._meter = UsageMeter()
-        # The reasons for which the agent was asked again; none counts twice.
-        self._asked_again: set[str] = set()
+        self._second_ask = SecondAsk(conversation)
         self._unreadable: list[str] = []
         self._calls = 0
         self._relayed_calls = 0
@@ -103,7 +102,7 @@ class Turn:
     def begin(self, asked: Conversation, told: Usage = NOTHING) -> None:
         """A run of the agent starts, or goes on. It has read `asked`, which may have grown by
         `retry`; its earlier answers `told` the client of that much usage."""
-        self._asked = asked
+        self._second_ask.begin(asked)
         self._meter.begin(asked, told)
         self._own_guard = LoopGuard(self._max_repeat)
         if not self._rounds:
@@ -117,11 +116,14 @@ class Turn:
         self._was_cut = False
         self._usage_so_far: Usage | None = None
         self._held: list[str] = []
-        self._told = io.StringIO()
-        self.retry: tuple[Message, ...] = ()
         # Calls for us to execute: the turn goes on when they are `executed`.
         self.errands: list[ToolCall] = []
         self.unread: list[Event] = []
+
+    @property
+    def retry(self) -> tuple[Message, ...]:
+        """What the agent is asked again with, after the client's messages; else nothing."""
+        return self._second_ask.messages
 
     @property
     def leaves_agent_waiting(self) -> bool:
@@ -184,12 +186,9 @@ class Turn:
             if not self.wants_more:
                 return
             if isinstance(piece, Said):
-                self._say(piece.text, out)
+                self._pass_cut(*self._cut.feed(piece.text), out)
             elif isinstance(piece, Imagined) or not self._conversation.parallel_calls:
                 self._conclude(None, out)
-
-    def _say(self, text: str, out: list[Event]) -> None:
-        self._pass_cut(*self._cut.feed(text), out)
 
     def _pass_cut(self, text: str, reason: CutReason | None, out: list[Event]) -> None:
         self._pass_on(text, out)
@@ -206,7 +205,7 @@ class Turn:
         if self._conversation.output or self._unreadable or waits_for_call:
             self._held.append(text)
         else:
-            self._told.write(text)
+            self._second_ask.told(text)
             out.append(TextDelta(text))
 
     # Calls
@@ -298,7 +297,7 @@ class Turn:
     def _conclude(self, usage: Usage | None, out: list[Event]) -> None:
         """The run has nothing more to say: the turn ends, or the agent is asked again."""
         garbled = self._written.garbled
-        if garbled and self._may_ask_again("garbled"):
+        if garbled and self._second_ask.may("garbled"):
             # All of the run's calls again, since none was handed out yet.
             self._unreadable = [each.raw for each in garbled]
             self._ask_again(usage, *self._written.correction())
@@ -312,7 +311,7 @@ class Turn:
             self._held = ["\n".join(self._unreadable)]
             self._unreadable = []
             self._end("stop", usage, out)
-        elif self._must_call and self._may_ask_again("no call"):
+        elif self._must_call and self._second_ask.may("no call"):
             self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
         elif self._conversation.output is None or self._is_valid_output(usage):
             self._unreadable = []
@@ -320,7 +319,7 @@ class Turn:
 
     def _end_with_calls(self, usage: Usage | None, out: list[Event]) -> None:
         if 0 < self._relayed_loops == len(self._loops) and (
-            self._calls or self._may_ask_again("loop")
+            self._calls or self._second_ask.may("loop")
         ):
             self.replies += self._hints()
             self._loops.clear()
@@ -344,14 +343,8 @@ class Turn:
             self._errand_guard.record(step(call.name, call.arguments, outcome, text), call.id)
         self._rounds += 1
         if not self.over:
-            answer = Message("user", tuple(results))
-            self._ask_with(self._usage_so_far, self._so_far(calls), answer)
-
-    def _so_far(self, calls: Sequence[ToolCall]) -> Message:
-        """What the run has said and called. The client has its words, and shall not get them again
-        from one that does not know of them."""
-        words = self._told.getvalue()
-        return Message("assistant", (*((Text(words),) if words else ()), *calls))
+            self._meter.end_run(self._usage_so_far)
+            self._second_ask.bring(calls, results)
 
     def _hints(self) -> tuple[ToolResult, ...]:
         return tuple(
@@ -360,9 +353,10 @@ class Turn:
 
     def _break_loop(self, usage: Usage | None, out: list[Event]) -> None:
         """Tell the model first, as the result of the call it repeats; then stop it."""
-        if self._may_ask_again("loop"):
+        if self._second_ask.may("loop"):
             calls = [call for _, call in self._loops]
-            self._ask_with(usage, self._so_far(calls), Message("user", self._hints()))
+            self._meter.end_run(usage)
+            self._second_ask.bring(calls, self._hints())
             return
         loop = self._loops[0][0]
         self._release_held(out)
@@ -378,24 +372,14 @@ class Turn:
         if not problem:
             self._held = [document]
             return True
-        if not self._may_ask_again("output"):
+        if not self._second_ask.may("output"):
             raise OutputInvalid(f"The model's answer does not fit response_format: {problem}")
         self._ask_again(usage, answer, structured.correction(problem))
         return False
 
-    def _may_ask_again(self, reason: str) -> bool:
-        is_first = reason not in self._asked_again
-        self._asked_again.add(reason)
-        return is_first
-
     def _ask_again(self, usage: Usage | None, said: str, correction: str) -> None:
-        words = Message("assistant", (Text(said),)), Message("user", (Text(correction),))
-        self._ask_with(usage, *words)
-
-    def _ask_with(self, usage: Usage | None, *words: Message) -> None:
         self._meter.end_run(usage)
-        earlier = self._asked.messages[len(self._conversation.messages) :]
-        self.retry = (*earlier, *words)
+        self._second_ask.correct(said, correction)
 
     def _end(
         self, reason: FinishReason, usage: Usage | None, out: list[Event], loop: Loop | None = None
