@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -90,7 +89,9 @@ class Gateway:
         ask = await self._ask(conversation, directory, caller, may_resume, may_bridge)
         record.resolved = ask.model
         turn = self._turn(ask.conversation)
-        async with self._slots.take(record):
+        record.mark("queued")
+        async with self._slots:
+            record.mark("started")
             told = Answer()
             run = self._continued(ask, record) or self._started(ask, record)
             turn.begin(ask.conversation, run.told)
@@ -349,20 +350,21 @@ class _Slots:
         self._free = asyncio.Semaphore(slots)
         self._inside = 0
 
-    @asynccontextmanager
-    async def take(self, record: Record) -> AsyncIterator[None]:
-        record.mark("queued")
+    async def __aenter__(self) -> None:
         if self._inside >= self._slots + self._queue:
             raise TooManyRequests(
                 f"{self._slots} agents are running and {self._queue} requests are waiting."
             )
         self._inside += 1
         try:
-            async with self._free:
-                record.mark("started")
-                yield
-        finally:
+            await self._free.acquire()
+        except BaseException:
             self._inside -= 1
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free.release()
+        self._inside -= 1
 
     def state(self) -> dict[str, int]:
         running = min(self._inside, self._slots)
