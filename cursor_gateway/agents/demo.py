@@ -279,7 +279,9 @@ def _demo_answer(prompt: str) -> str:
     if results := re.findall(r"<tool_result.*?>\n(.*?)\n</tool_result>\s*\Z", prompt, re.DOTALL):
         return f"Your client's tool answered: {results[-1]}"
     turns = re.findall(r'<turn from="user">\n(.*?)\n</turn>', prompt, re.DOTALL)
-    question = (turns[-1] if turns else prompt).strip()
+    said = (turns[-1] if turns else prompt).strip()
+    # Clients put words of their own beside the user's, in tags.
+    question = re.sub(r"<([\w-]+)>.*?</\1>", "", said, flags=re.DOTALL).strip() or said
     # So that a newcomer sees a call go round: the page at `/` offers this tool.
     if "time" in question.lower() and re.search(r"<tools>.*get_time.*</tools>", prompt, re.DOTALL):
         return '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'

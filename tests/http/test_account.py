@@ -310,6 +310,8 @@ async def test_the_demo_agent_is_served_when_asked_for_and_named(
     async with start(demo="on") as client:
         assert (await healthy(client))["agent"]["kind"] == "demo"
         assert "“Why?”" in await client.content("Why?", model="demo-fast")
+        reminded = "<system-reminder>\nToday is Monday.\n</system-reminder>\nWhy?"
+        assert "“Why?”" in await client.content(reminded, model="demo-fast")
     async with start(demo="if-missing") as client:
         assert (await healthy(client))["agent"]["kind"] == "cursor-agent"
     fake.env["PATH"] = "/usr/bin:/bin"
