@@ -17,6 +17,7 @@ const MOMENTS = {
 
 const dialog = byId("detail");
 let openId = null;
+let shown = null;
 
 dialog.addEventListener("close", () => {
   if (openId) location.hash = "requests";
@@ -28,6 +29,7 @@ dialog.addEventListener("click", (event) => {
 
 export async function openDetail(id, health) {
   openId = id;
+  shown = null;
   fill(el("p.quiet", "Loading…"));
   if (!dialog.open) dialog.showModal();
   await load(id, health);
@@ -36,6 +38,11 @@ export async function openDetail(id, health) {
 export function closeDetail() {
   openId = null;
   dialog.close();
+}
+
+/** A gateway that is gone finishes nothing, nor can it be asked. */
+export function loseDetail(health) {
+  if (openId && shown?.outcome === "running") fillWith({ ...shown, outcome: "not_known" }, health);
 }
 
 /** After the gateway was away: it may know more of the request, or nothing any more. */
@@ -48,11 +55,15 @@ export function refreshDetail(record, health) {
   if (record.id === openId) load(record.id, health);
 }
 
+function fillWith(record, health) {
+  shown = record;
+  fill(facts(record), timeline(record), agents(record), words(record, health), replay(record));
+}
+
 async function load(id, health) {
   try {
     const record = await get(`v1/requests/${encodeURIComponent(id)}`);
-    if (id === openId)
-      fill(facts(record), timeline(record), agents(record), words(record, health), replay(record));
+    if (id === openId) fillWith(record, health);
   } catch (error) {
     if (id === openId) fill(el("p.notice.bad", prose(error.message)));
   }

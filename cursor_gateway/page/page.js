@@ -4,7 +4,7 @@ import { ask, frames } from "./api.js";
 import { byId, copyButton, mark } from "./dom.js";
 import { showCharts } from "./charts.js";
 import { openClients, recoverClients } from "./clients.js";
-import { closeDetail, openDetail, recoverDetail, refreshDetail } from "./detail.js";
+import { closeDetail, loseDetail, openDetail, recoverDetail, refreshDetail } from "./detail.js";
 import { openPlayground } from "./playground.js";
 import { RequestTable } from "./requests.js";
 import { showNotices, showState } from "./state.js";
@@ -86,6 +86,7 @@ function loseTheRunning() {
   for (const [key, record] of records)
     if (record.outcome === "running") records.set(key, { ...record, outcome: "not_known" });
   takeRecords([]);
+  loseDetail(health);
 }
 
 function takeHealth(fresh) {
