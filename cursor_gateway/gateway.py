@@ -21,7 +21,7 @@ from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
 from cursor_gateway.core.errands import Errands
 from cursor_gateway.core.events import Event
-from cursor_gateway.core.history import Answer, history_of, split
+from cursor_gateway.core.history import Answer, split
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
@@ -234,7 +234,7 @@ class Gateway:
         self._note_loop(loop)
         self.account.trust_sign_in()
         self._channel.count(_channel_of(ask, run, turn), run)
-        seen = told.after(history_of(ask.conversation.messages))
+        seen = told.after(ask.whole)
         if turn.leaves_agent_waiting and run.is_waiting:
             run.put_back(turn.unread, turn.usage)
             self._sessions.park(ask, run, seen, told.calls)

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from cursor_gateway.agents.cursor_cli import CursorCli
@@ -37,7 +38,7 @@ MAX_PARKED = 256
 MAX_CHATS = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ask:
     """A conversation, and all that must be the same for it to go on."""
 
@@ -52,9 +53,18 @@ class Ask:
     def scope(self) -> Hashable:
         return self.model, self.directory, self.caller
 
-    @property
+    @cached_property
     def scope_with_tools(self) -> Hashable:
         return self.scope, tuple(tool.digest for tool in self.conversation.callable_tools)
+
+    @cached_property
+    def past(self) -> History:
+        """What was said up to the assistant's last turn."""
+        return history_of(split(self.conversation.messages)[0])
+
+    @cached_property
+    def whole(self) -> History:
+        return history_of(split(self.conversation.messages)[1], self.past)
 
 
 @dataclass(slots=True)
@@ -123,7 +133,7 @@ class Sessions:
         brought = {result.id for result in results}
         reason = "two runs at once"
         if len(found) == 1:
-            reason = self._mismatch(parked, ask, brought, past, news)
+            reason = self._mismatch(parked, ask, brought, news)
         if reason:
             log.info("a waiting run is replaced by a fresh one: %s", reason)
             for each in found.values():
@@ -142,7 +152,6 @@ class Sessions:
         parked: _Parked,
         ask: Ask,
         brought: set[str],
-        past: Sequence[Message],
         news: Sequence[Message],
     ) -> str:
         """Why the run cannot go on with `ask`; empty if it can."""
@@ -153,7 +162,7 @@ class Sessions:
             return "another model, workspace or key"
         if not line.tools.are_all_in(ask.conversation.callable_tools):
             return "other tools"
-        if not history_of(past).goes_on_from(parked.seen):
+        if not ask.past.goes_on_from(parked.seen):
             return "another history"
         if not parked.calls <= brought:
             return "results are missing"
@@ -200,7 +209,7 @@ class Sessions:
         past, _ = split(messages)
         name = session_name(ask.conversation)
         if past:
-            kept = self._kept.get((ask.scope_with_tools, history_of(past)))
+            kept = self._kept.get((ask.scope_with_tools, ask.past))
             known = len(past)
         else:
             # A client that names its session may send only what is new.

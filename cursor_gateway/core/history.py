@@ -43,8 +43,12 @@ class History:
         return self.said == seen.said and set(self.texts) <= set(seen.texts)
 
 
-def history_of(messages: Iterable[Message]) -> History:
-    said, texts = b"", []
+NONE = History()
+
+
+def history_of(messages: Iterable[Message], before: History = NONE) -> History:
+    """What was said in `messages`, after a history that ended with a whole turn."""
+    said, texts = before.said, list(before.texts)
     words: list[str] = []
     for message in messages:
         if message.role != "assistant":
@@ -130,7 +134,7 @@ def _spoken(parts: Iterable[object]) -> str:
 
 
 def _bare(text: str) -> bytes:
-    return "".join(text.split()).encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass").translate(None, b" \t\n\r\v\f")
 
 
 def _chain(before: bytes, kind: str, value: str) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cursor_gateway.core.conversation import (
     Conversation,
@@ -82,6 +84,15 @@ def test_how_a_client_writes_it_does_not_count(messages: tuple[Message, ...]) ->
 )
 def test_what_was_said_counts(messages: tuple[Message, ...]) -> None:
     assert not history_of(messages).goes_on_from(SEEN)
+
+
+SPOKEN = st.sampled_from([user("Hi"), user(RESULT), assistant("Well"), assistant(CALL), user("")])
+
+
+@given(st.lists(SPOKEN))
+def test_a_history_may_be_read_in_two_parts(messages: list[Message]) -> None:
+    past, news = split(messages)
+    assert history_of(news, history_of(past)) == history_of(messages)
 
 
 def test_an_answer_is_what_the_next_request_repeats() -> None:
