@@ -83,7 +83,8 @@ class AgentStream:
 
     def feed(self, data: bytes) -> list[Event]:
         events: list[Event] = []
-        self._take(self._lines.feed(data), events)
+        if lines := self._lines.feed(data):
+            self._take(lines, events)
         begins, ends = self._lines.unfinished
         if begins.startswith(_RESULT) and ends.endswith(b"}"):
             self._unfinished_result(events)
