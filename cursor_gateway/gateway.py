@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -104,17 +104,13 @@ class Gateway:
                         continue
                     events = turn.feed(batch)
                     self._reply(run, turn)
-                    if turn.errands:
-                        if not turn.over:
-                            told.feed(events)
-                            record.passed_on(events)
-                            yield events
-                            events = []
+                    if turn.over:
                         await self._run_errands(turn, events)
                     if events:
                         told.feed(events)
                         record.passed_on(events)
                         yield events
+                    await self._run_errands(turn)
                     if turn.retry:
                         run = self._ask_again(ask, run, turn, record)
             except BaseException as error:
@@ -163,8 +159,11 @@ class Gateway:
             return conversation
         return replace(conversation, tools=conversation.tools + bridged)
 
-    async def _run_errands(self, turn: Turn, events: list[Event]) -> None:
+    async def _run_errands(self, turn: Turn, events: Sequence[Event] = ()) -> None:
+        """If there are any; `events` is what the client gets once they are done."""
         calls = tuple(turn.errands)
+        if not calls:
+            return
         results = await asyncio.gather(*map(self.bridge.answer, calls))
         turn.executed(results)
         beside = [event.id for event in events if isinstance(event, ToolCall)]

@@ -82,8 +82,14 @@ class Child:
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._stdin_fd = self._stdout_fd = self._stderr_fd = self._pidfd = -1
         self._start(argv, {**env, process_tree.MARK: mark}, cwd, stdout)
+        try:
+            self._watch_exit()
+        except OSError:  # no descriptor is left for it
+            self._process.kill()
+            self._process.wait()
+            self._close_pipes()
+            raise
         self._loop.add_reader(self._stderr_fd, self._collect_stderr)
-        self._watch_exit()
 
     def _start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdout: int | None

@@ -185,12 +185,13 @@ class CursorCli:
         """It has finished; what it knows can be taken up again until `forget`."""
         if run.line is not None:
             self._relay.close_line(run.line)
-        store = self._store_of(run)
-        return Chat(run.session_id, run.workspace, run.end(lambda: None), store)
+        chat = Chat(run.session_id, run.workspace, self._store_of(run))
+        chat.leaves(run.end(lambda: None))
+        return chat
 
     def forget(self, chat: Chat) -> None:
         self.spares.leave(chat)
-        chat.gone.add_done_callback(lambda _: self._workspaces.release(chat.workspace))
+        chat.when_left(lambda: self._workspaces.release(chat.workspace))
 
     def _place(self, order: Order) -> Place:
         tools = order.conversation.callable_tools
@@ -218,8 +219,10 @@ class CursorCli:
 
         if place.child is None:
             release()
-        else:
-            self._children.retire(place.child, then=release)
+            return
+        end = self._children.retire(place.child, then=release)
+        if order.chat is not None:
+            order.chat.leaves(end)
 
     def _store_of(self, run: Run) -> Path | None:
         """Where the CLI keeps the chat; None where its chats are somewhere else."""

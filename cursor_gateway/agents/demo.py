@@ -280,8 +280,10 @@ def _demo_answer(prompt: str) -> str:
         return f"Your client's tool answered: {results[-1]}"
     turns = re.findall(r'<turn from="user">\n(.*?)\n</turn>', prompt, re.DOTALL)
     said = (turns[-1] if turns else prompt).strip()
-    # Clients put words of their own beside the user's, in tags.
-    question = re.sub(r"<([\w-]+)>.*?</\1>", "", said, flags=re.DOTALL).strip() or said
+    # Clients put words of their own beside the user's.
+    own, *reminders = said.split("<system-reminder>")
+    rest = [reminder.partition("</system-reminder>")[2] for reminder in reminders]
+    question = "".join((own, *rest)).strip() or said
     # So that a newcomer sees a call go round: the page at `/` offers this tool.
     if "time" in question.lower() and re.search(r"<tools>.*get_time.*</tools>", prompt, re.DOTALL):
         return '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'

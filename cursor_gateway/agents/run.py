@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
@@ -56,16 +56,32 @@ START_SPACING = 0.25
 START_SPACING_LASTS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Chat:
     """A conversation that the agent has finished and can take up again, in the same directory."""
 
     session_id: str
     workspace: Workspace
-    # Done when the process that led it is gone: two at once in one chat do not get along.
-    gone: asyncio.Future[None]
     # Where the CLI keeps it, if it is where we know. A chat that is gone begins anew in silence.
     store: Path | None
+    # The ends of the processes that are in it: two at once in one chat do not get along.
+    _inside: set[asyncio.Future[None]] = field(default_factory=set)
+
+    def leaves(self, end: asyncio.Future[None]) -> None:
+        """A process is on its way out; `end` is done when it is gone."""
+        self._inside.add(end)
+        end.add_done_callback(self._inside.discard)
+
+    async def until_left(self) -> None:
+        """Wait until nobody is in it."""
+        while self._inside:
+            await asyncio.wait(self._inside)
+
+    def when_left(self, call: Callable[[], object]) -> None:
+        if not self._inside:
+            call()
+        else:
+            next(iter(self._inside)).add_done_callback(lambda _: self.when_left(call))
 
 
 @dataclass(frozen=True)
@@ -229,7 +245,7 @@ class Run:
         if self._spare is None:
             self._attempts += 1
             if self.order.chat is not None:
-                await asyncio.wait({self.order.chat.gone})
+                await self.order.chat.until_left()
             await self._starts.wait()
         prompt = self._compose(self)
         self._child = child = self._spare or self._launch(self)
@@ -341,7 +357,7 @@ class _Patience:
 
     async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
         """What the agent writes next; None when something else happened."""
-        if self._loop.time() > self._end:
+        if self._loop.time() > self._end and not child.exited.done():
             raise self._complain(self._too_long())
         data = child.read_now()
         if data is None:

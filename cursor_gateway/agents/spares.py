@@ -126,7 +126,7 @@ class Spares:
 
     async def _prepare(self, order: Order) -> None:
         if order.chat is not None:
-            await asyncio.wait({order.chat.gone})
+            await order.chat.until_left()
         await self._starts.wait()
         del self._coming[order.kind]
         try:

@@ -34,6 +34,8 @@ from cursor_gateway.errors import GatewayError
 _RESULT = b'{"type":"result"'
 # No clients' numbers hold more.
 _ABSURD = 2**52
+# More than one read brings: it holds a line that took several of them, and no delta is as long.
+_LONG_BLOCK = 1024 * 1024
 _NOISE_LINES = 50
 _NOISE_LINE_BYTES = 2000
 
@@ -48,7 +50,7 @@ _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _DELTA = re.compile(
     rb'\n\{"type":"assistant","message":\{"role":"assistant","content":\[\{"type":"text","text":"'
     rb'([^"\\\x00-\x1f]*+(?:\\["\\/bfnrt][^"\\\x00-\x1f]*+)*+)'
-    rb'"\}\]\},"session_id":"[^"]*+","timestamp_ms":[0-9]++\}(?=\n)'
+    rb'"\}\]\},"session_id":"[^"\\\x00-\x1f]*+","timestamp_ms":[1-9][0-9]{0,18}+\}(?=\n)'
 )
 
 # Some transport failures reach print mode as an ordinary answer that consists of the error.
@@ -112,6 +114,9 @@ class AgentStream:
 
     def _take(self, block: bytes, events: list[Event]) -> None:
         """Whole lines: the texts of deltas, and in between what else there is."""
+        if len(block) > _LONG_BLOCK:
+            self._take_others(block, events)
+            return
         pieces = _DELTA.split(b"\n" + block)
         deltas: list[bytes] = []
         for other, delta in zip(pieces[::2], pieces[1::2], strict=False):
@@ -129,7 +134,11 @@ class AgentStream:
             self._say(self._tracker.deltas(_texts(deltas)), events)
 
     def _take_others(self, lines: bytes, events: list[Event]) -> None:
-        for line in filter(None, lines.split(b"\n")):
+        # A line that stands alone is not copied: it may be long.
+        is_one = lines.find(b"\n", 1, -1) < 0
+        for line in [lines] if is_one else lines.split(b"\n"):
+            if not line or line.isspace():
+                continue
             try:
                 event = orjson.loads(line)
             except orjson.JSONDecodeError:
@@ -137,8 +146,9 @@ class AgentStream:
             kind = event.get("type") if type(event) is dict else None
             if isinstance(kind, str):
                 self._event(kind, event, events)
-            elif line.strip():
-                self._noise.append(line[:_NOISE_LINE_BYTES].decode("utf-8", "replace"))
+            else:
+                noise = line[:_NOISE_LINE_BYTES].strip(b"\n")
+                self._noise.append(noise.decode("utf-8", "replace"))
 
     def _say(self, text: str, events: list[Event]) -> None:
         if text:

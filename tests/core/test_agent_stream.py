@@ -8,12 +8,14 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.agents.demo import Emitter
+from cursor_gateway.core import agent_stream
 from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.core.events import (
     AgentCall,
@@ -97,6 +99,33 @@ def test_deltas_as_the_cli_writes_them_say_what_any_other_json_of_them_says(
     said = text(feed([as_written], partial=True)[0])
     assert said == text(feed([lines(*deltas)], partial=True)[0])
     assert said == text(feed(bytewise(as_written), partial=True)[0])
+
+
+@given(
+    damage=st.lists(
+        st.tuples(
+            st.integers(0, 180), st.sampled_from((b"", b"\\", b'"', b"\n", b"\x01", b"0", b"\xff"))
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_a_damaged_delta_says_nothing_that_parsing_it_would_not(
+    damage: list[tuple[int, bytes]],
+) -> None:
+    data = stringified(assistant("a\n", session_id="5f0c" * 9, timestamp_ms=1787030681469))
+    for place, byte in damage:
+        data = data[:place] + byte + data[place + 1 :]
+    found, stream = feed([data], partial=True)
+    with patch.object(agent_stream, "_DELTA", re.compile(rb"(never)")):
+        parsed, reference = feed([data], partial=True)
+    assert (merged(found), stream.noise) == (merged(parsed), reference.noise)
+
+
+def test_a_long_block_is_parsed_line_by_line() -> None:
+    word = "x" * 1_200_000
+    deltas = lines(assistant(word, timestamp_ms=1), assistant("y", timestamp_ms=2))
+    assert text(feed([deltas], partial=True)[0]) == f"{word}y"
 
 
 def test_deltas_that_are_not_utf_8_are_mended() -> None:
