@@ -34,7 +34,7 @@ from benchmarks.rig import (
 
 T = TypeVar("T")
 
-ROUNDS = 7
+ROUNDS = 15
 CONCURRENCY = (1, 8, 32, 64)
 ANSWER = "deltas=200"
 LONG_STREAM = 200_000
