@@ -192,9 +192,10 @@ WITH_TOOLS = chat.parse(
 )
 
 
-def read_agent(data: bytes, cut: int = 7) -> None:
-    """What an agent wrote, and what is passed on of it, however it is cut."""
-    for size in (max(1, len(data)), max(1, cut)):
+def read_agent(data: bytes, cut: int = 0) -> None:
+    """What an agent wrote, and what is passed on of it, whole and cut: into small pieces, but not
+    into more than some hundred, unless told how."""
+    for size in (max(1, len(data)), cut or max(7, len(data) // 300)):
         stream = AgentStream(partial=True)
         events: list[Event] = []
         try:
