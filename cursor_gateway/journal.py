@@ -180,7 +180,7 @@ class Record:
             "queue_ms": _ms(self.queue_wait),
             "first_token_ms": _ms(self.timeline.get("first_token")),
             "duration_ms": _ms(self.duration),
-            "tokens": self.usage.as_json() if self.usage else None,
+            "tokens": _tokens(self.usage) if self.usage else None,
             "calls": self.calls,
             "loop": self.loop.as_json() if self.loop else None,
             "chat": self.chat,
@@ -312,6 +312,15 @@ def _answer(events: Sequence[Event]) -> dict[str, Any]:
         if isinstance(event, ToolCall)
     ]
     return {"text": text[:WORDS_KEPT], "thinking": thinking[:WORDS_KEPT], "calls": calls}
+
+
+def _tokens(usage: Usage) -> dict[str, Any]:
+    return {
+        "input": usage.input,
+        "output": usage.output,
+        "cached": usage.cached,
+        "estimated": usage.estimated,
+    }
 
 
 def _iso(at: float) -> str:

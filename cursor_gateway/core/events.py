@@ -76,14 +76,6 @@ class Usage:
             self.estimated or other.estimated,
         )
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "input": self.input,
-            "output": self.output,
-            "cached": self.cached,
-            "estimated": self.estimated,
-        }
-
     def beyond(self, told: Usage) -> Usage | None:
         """What is left of this sum after `told`; None where more was told than there is."""
         if self.input < told.input or self.output < told.output:
