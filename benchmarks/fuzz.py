@@ -414,13 +414,18 @@ def seconds(work: Callable[[], None]) -> float:
 def growth(size: int) -> dict[str, tuple[float, float]]:
     """For each monster the seconds at `size` and at four times `size`."""
     small, large = dict(monsters(size)), dict(monsters(4 * size))
-    return {
-        name: (
-            min(seconds(small[name]) for _ in range(3)),
-            min(seconds(large[name]) for _ in range(2)),
-        )
-        for name in small
-    }
+    # What was there before need not be looked through each time.
+    gc.freeze()
+    try:
+        return {
+            name: (
+                min(seconds(small[name]) for _ in range(3)),
+                min(seconds(large[name]) for _ in range(2)),
+            )
+            for name in small
+        }
+    finally:
+        gc.unfreeze()
 
 
 def fuzz_bytes(runs: int) -> None:
