@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 
 import aiohttp
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, frames_of, text_of
+from tests.conftest import Client, FakeAgent, Start, eventually, frames_of, text_of
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
 
@@ -109,6 +111,22 @@ async def test_each_time_out_is_named(start: Start, stream: bool) -> None:
     async with start(total_timeout=0.5) as client:
         status, error = await client.error("[[init]][[hang]]", stream=stream)
         assert status == 504 and "total_timeout" in error["message"]
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="exits are watched by threads here")
+async def test_an_agent_that_nobody_could_watch_is_ended(
+    client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await client.content("[[text:before]]") == "before"
+
+    def no_descriptor(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", no_descriptor)
+    status, error = await client.error("[[text:x]][[hang]]")
+    assert (status, error["code"]) == (502, "agent_failed")
+    assert "Too many open files" in error["message"]
+    await eventually(lambda: not fake.processes())
 
 
 async def test_who_never_stops_talking_does_not_finish_in_time_either(start: Start) -> None:

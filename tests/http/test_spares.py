@@ -30,12 +30,6 @@ def one_of(found: list[int]) -> list[int]:
     return found if len(found) == 1 else []
 
 
-def seen_with(text: str) -> list[dict[str, Any]]:
-    """A text and an image beside it."""
-    pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
-    return [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": pixel}}]
-
-
 async def test_the_next_request_of_a_kind_is_answered_by_a_spare(
     start: Start, fake: FakeAgent
 ) -> None:
@@ -141,21 +135,6 @@ async def test_a_forgotten_chat_keeps_its_directory_until_its_spare_is_gone(
         assert pid not in fake.processes()
 
 
-async def test_nobody_takes_up_a_chat_before_its_spare_is_gone(
-    start: Start, fake: FakeAgent
-) -> None:
-    async with start(warm=1) as client:
-        talk = Dialogue(client)
-        await talk.say("[[text:first]]")
-        pid = await spare(client, fake)
-        os.kill(pid, signal.SIGSTOP)
-        # With an image it is of another kind than what the spare was started for.
-        talk.messages.append({"role": "user", "content": seen_with("[[text:second]]")})
-        assert (await talk.send())["content"] == "second"
-        assert "--resume" in fake.runs()[1]["argv"]
-        assert pid not in fake.processes()
-
-
 async def test_a_chat_that_is_forgotten_gets_no_spare_that_was_on_its_way(
     start: Start, fake: FakeAgent
 ) -> None:
@@ -168,16 +147,21 @@ async def test_a_chat_that_is_forgotten_gets_no_spare_that_was_on_its_way(
         await eventually(lambda: len(list(root.glob("run-*"))) == 1)
 
 
-async def test_an_image_in_a_chat_whose_spare_has_none_starts_cold(
+async def test_an_image_in_a_chat_whose_spare_has_none_starts_cold_once_the_spare_is_gone(
     start: Start, fake: FakeAgent
 ) -> None:
     async with start(warm=1) as client:
         talk = Dialogue(client)
         await talk.say("[[text:first]]")
         pid = await spare(client, fake)
-        talk.messages.append({"role": "user", "content": seen_with("[[text:seen]]")})
+        os.kill(pid, signal.SIGSTOP)
+        pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
+        text = {"type": "text", "text": "[[text:seen]]"}
+        picture = {"type": "image_url", "image_url": {"url": pixel}}
+        talk.messages.append({"role": "user", "content": [text, picture]})
         assert (await talk.send())["content"] == "seen"
         assert fake.runs()[1]["pid"] != pid and "--resume" in fake.runs()[1]["argv"]
+        assert pid not in fake.processes()
 
 
 async def test_spares_take_no_slot(start: Start, fake: FakeAgent) -> None:
