@@ -46,9 +46,13 @@ class Place:
 class _Spare:
     order: Order
     place: Place
-    child: Child
     born: float
     timer: asyncio.TimerHandle
+
+    @property
+    def child(self) -> Child:
+        assert self.place.child is not None
+        return self.place.child
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +142,7 @@ class Spares:
             self._end(next(iter(self._ready)))
         loop = asyncio.get_running_loop()
         timer = loop.call_later(LIFETIME, self._end, order.kind)
-        assert place.child is not None
-        spare = _Spare(order, place, place.child, loop.time(), timer)
-        self._ready[order.kind] = spare
+        spare = self._ready[order.kind] = _Spare(order, place, loop.time(), timer)
         spare.child.exited.add_done_callback(lambda _: self._died(spare))
 
     def _died(self, spare: _Spare) -> None:

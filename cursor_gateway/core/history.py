@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 Compared is what the *client* says (its system and user messages, its tool results) and the ids of
 the calls, which are ours. Arguments of calls are not compared: clients write them anew, and some
-rewrite them. The assistant's texts are compared without their whitespace; a client may leave some
+rewrite them. The assistant's texts are compared without their blanks; a client may leave some
 of them out, but it may not have other ones.
 
 Nothing is kept but digests: a history of a megabyte costs as much as one of a line.
