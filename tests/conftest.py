@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -24,6 +25,10 @@ from cursor_gateway.settings_sources import load
 TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"
 WAIT_SECONDS = 15.0
+
+# A shell lets whatever it runs in the background ignore Ctrl-C, and so would all that is started
+# here, also what is to be ended by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow machine is no failure.
 hypothesis.settings.register_profile(
