@@ -17,14 +17,17 @@ BODY_SECONDS = 120.0
 
 
 async def read_json(request: web.Request) -> Mapping[str, Any]:
+    return parse_body(await read_body(request))
+
+
+async def read_body(request: web.Request) -> bytes:
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            data = await request.read()
+            return await request.read()
     except TimeoutError:
         raise BodyTooSlow(f"The body did not come within {BODY_SECONDS:g} seconds.") from None
     except web.RequestPayloadError:
         raise InvalidRequest("The body is not in the encoding that it names.") from None
-    return parse_body(data)
 
 
 def parse_body(data: bytes) -> Mapping[str, Any]:

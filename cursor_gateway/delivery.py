@@ -6,8 +6,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import Any
 
 import orjson
@@ -114,25 +114,31 @@ class Delivery:
         if request.transport is not None:
             request.transport.close()
 
-    @asynccontextmanager
-    async def _until_shutdown(self) -> AsyncIterator[None]:
-        """Within it, waiting ends when the gateway itself can wait no longer."""
-        limit = asyncio.timeout(0 if self._stopping.done() else None)
-        try:
-            async with limit:
-                self._limits.add(limit)
-                try:
-                    yield
-                finally:
-                    self._limits.discard(limit)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise ShuttingDown("The gateway is shutting down.") from None
+    def _until_shutdown(self) -> _UntilShutdown:
+        return _UntilShutdown(self._limits, is_now=self._stopping.done())
 
     def _end_waiting(self, _: object) -> None:
         for limit in self._limits:
             limit.reschedule(0)
+
+
+class _UntilShutdown:
+    """Within it, waiting ends when the gateway itself can wait no longer."""
+
+    def __init__(self, limits: set[asyncio.Timeout], *, is_now: bool) -> None:
+        self._limits = limits
+        self._limit = asyncio.timeout(0 if is_now else None)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        self._limits.add(self._limit)
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self._limits.discard(self._limit)
+        try:
+            await self._limit.__aexit__(*raised)
+        except TimeoutError:
+            raise ShuttingDown("The gateway is shutting down.") from None
 
 
 class _EventStream(web.StreamResponse):

@@ -21,7 +21,7 @@ from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
 from cursor_gateway.core.errands import Errands
 from cursor_gateway.core.events import Event
-from cursor_gateway.core.history import Answer, split
+from cursor_gateway.core.history import Answer
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
@@ -246,7 +246,7 @@ class Gateway:
     def _prepare(self, ask: Ask, chat: Chat | None) -> None:
         """Have an agent ready for what comes next: this conversation again, if it looks like one
         that goes on, or else another one like it."""
-        goes_on = ask.conversation.tools or split(ask.conversation.messages)[0]
+        goes_on = ask.conversation.tools or ask.past_and_news[0]
         chat = chat if goes_on else None
         empty = replace(ask.conversation, messages=())
         order = Order(empty, ask.model, ask.directory, ask.caller, self._is_by_relay(ask), chat)

@@ -83,7 +83,9 @@ class Metrics:
         self._counts[name, labels] += by
 
     def observe(self, name: str, seconds: float, *labels: str) -> None:
-        self._histograms.setdefault((name, labels), _Histogram()).observe(seconds)
+        if (name, labels) not in self._histograms:
+            self._histograms[name, labels] = _Histogram()
+        self._histograms[name, labels].observe(seconds)
 
     def text(self, given: Mapping[str, Given]) -> str:
         """All of it; what is not counted here is `given`."""

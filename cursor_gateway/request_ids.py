@@ -15,6 +15,6 @@ class RequestIds(logging.Filter):
 
     def filter(self, line: logging.LogRecord) -> bool:
         known = CURRENT.get()
-        is_named = not known or known in line.getMessage()
+        is_named = not known or known in (line.args or ())
         line.of_request = "" if is_named else f" [{known}]"
         return True

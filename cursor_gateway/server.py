@@ -17,7 +17,7 @@ from aiohttp import web
 from cursor_gateway import request_ids
 from cursor_gateway.admission import Admission, caller_of, check_content_type
 from cursor_gateway.agents import elsewhere, isolation
-from cursor_gateway.body import read_json
+from cursor_gateway.body import parse_body, read_body, read_json
 from cursor_gateway.chat_socket import PATH as SOCKET_PATH
 from cursor_gateway.chat_socket import ChatSockets
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery, json_response
@@ -247,10 +247,11 @@ class Server:
     def _converser(self, dialect: Dialect) -> Respond:
         async def converse(request: web.Request) -> web.StreamResponse:
             check_content_type(request.headers.get("Content-Type", ""))
-            exchange = self._parse(dialect, await read_json(request))
+            body = await read_body(request)
+            exchange = self._parse(dialect, parse_body(body))
             record = request[RECORD]
             record.model, record.stream = exchange.conversation.model, exchange.stream
-            self._journal.note_request(record, await request.read())
+            self._journal.note_request(record, body)
             with self._answering(request, exchange, record) as answer:
                 return await self._delivery.deliver(request, exchange, answer)
 

@@ -58,13 +58,17 @@ class Ask:
         return self.scope, tuple(tool.digest for tool in self.conversation.callable_tools)
 
     @cached_property
+    def past_and_news(self) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+        """The messages up to the assistant's last turn, and those since."""
+        return split(self.conversation.messages)
+
+    @cached_property
     def past(self) -> History:
-        """What was said up to the assistant's last turn."""
-        return history_of(split(self.conversation.messages)[0])
+        return history_of(self.past_and_news[0])
 
     @cached_property
     def whole(self) -> History:
-        return history_of(split(self.conversation.messages)[1], self.past)
+        return history_of(self.past_and_news[1], self.past)
 
 
 @dataclass(slots=True)
@@ -119,7 +123,7 @@ class Sessions:
 
     def continued(self, ask: Ask) -> Run | None:
         """The run that waits for the results that `ask` brings, told of them."""
-        past, news = split(ask.conversation.messages)
+        past, news = ask.past_and_news
         results = [part for m in news for part in m.parts if isinstance(part, ToolResult)]
         # Calls without a result, too: their client has moved on.
         asked = [part.id for m in past[-1:] for part in m.parts if isinstance(part, ToolCall)]
@@ -189,7 +193,8 @@ class Sessions:
         if not ask.may_resume or not run.session_id:
             self._agent.end(run)
             return None
-        if self.chats >= MAX_CHATS:
+        # Each has a key or two.
+        if len(self._kept) >= MAX_CHATS and self.chats >= MAX_CHATS:
             self._forget(next(iter(self._kept.values())))
         keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen),)
         if name := session_name(ask.conversation):
@@ -206,15 +211,14 @@ class Sessions:
         if not ask.may_resume:
             return None, 0
         messages = ask.conversation.messages
-        past, _ = split(messages)
-        name = session_name(ask.conversation)
+        past, _ = ask.past_and_news
+        kept, known = None, 0
         if past:
             kept = self._kept.get((ask.scope_with_tools, ask.past))
             known = len(past)
-        else:
+        elif name := session_name(ask.conversation):
             # A client that names its session may send only what is new.
-            key = (ask.scope_with_tools, name, _instructions(ask))
-            kept = self._kept.get(key) if name else None
+            kept = self._kept.get((ask.scope_with_tools, name, _instructions(ask)))
             known = sum(message.role == "system" for message in messages)
         if kept is None or known == len(messages):
             return None, 0

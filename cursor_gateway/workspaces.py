@@ -27,10 +27,11 @@ class Workspace:
     path: Path
     # A directory of this run alone; the same as `path` unless the user named a real one.
     scratch: Path
+    number: int
 
     @property
     def is_scratch(self) -> bool:
-        return self.path == self.scratch
+        return self.path is self.scratch
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file of our own. An agent that worked here may have left a link in its place,
@@ -54,8 +55,7 @@ class Workspaces:
         # the lowest first.
         self._free: list[int] = []
         self._highest = 0
-        # What each existing directory was when it was made, so that a changed one is noticed.
-        self._made: dict[int, tuple[int, ...]] = {}
+        self._made: dict[int, _Made] = {}
         self._tidying: asyncio.TimerHandle | None = None
 
     def choose(self, wanted: str | None) -> Path | None:
@@ -70,19 +70,17 @@ class Workspaces:
 
     def take(self, chosen: Path | None) -> Workspace:
         number = heapq.heappop(self._free) if self._free else self._highest + 1
-        self._highest = max(self._highest, number)
-        scratch = self._root / f"run-{number}"
         if number not in self._made:
-            scratch.mkdir(mode=0o700)
-            self._made[number] = _identity(scratch)
-        return Workspace(chosen or scratch, scratch)
+            self._highest = max(self._highest, number)
+            self._made[number] = _made(self._root / f"run-{number}")
+        scratch = self._made[number].path
+        return Workspace(chosen or scratch, scratch, number)
 
     def release(self, workspace: Workspace) -> None:
-        number = int(workspace.scratch.name.removeprefix("run-"))
-        if not _is_untouched(workspace.scratch, self._made[number]):
-            self._remove(number)
+        if not self._made[workspace.number].is_untouched():
+            self._remove(workspace.number)
             return
-        heapq.heappush(self._free, number)
+        heapq.heappush(self._free, workspace.number)
         if self._tidying is None:
             loop = asyncio.get_running_loop()
             self._tidying = loop.call_later(UNUSED_LAST, self._remove_unused)
@@ -96,7 +94,7 @@ class Workspaces:
 
     def _remove(self, number: int) -> None:
         """What an agent made so that it cannot be removed keeps its number."""
-        scratch = self._root / f"run-{number}"
+        scratch = self._made[number].path
         removing = asyncio.get_running_loop().run_in_executor(None, _is_removed, scratch)
 
         def give_back(_: object) -> None:
@@ -107,6 +105,25 @@ class Workspaces:
         removing.add_done_callback(give_back)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    path: Path
+    # What it was when it was made, so that a changed one is noticed.
+    identity: tuple[int, ...]
+
+    def is_untouched(self) -> bool:
+        """Whether it is what we made, with nothing in it; an agent may do anything."""
+        try:
+            return _identity(self.path) == self.identity and _is_empty(self.path)
+        except OSError:
+            return False
+
+
+def _made(path: Path) -> _Made:
+    path.mkdir(mode=0o700)
+    return _Made(path, _identity(path))
+
+
 def _is_removed(scratch: Path) -> bool:
     """Remove whatever has the name by now; whether that was possible."""
     if scratch.is_symlink():
@@ -115,14 +132,10 @@ def _is_removed(scratch: Path) -> bool:
     return not os.path.lexists(scratch)
 
 
-def _is_untouched(directory: Path, made: tuple[int, ...]) -> bool:
-    """Whether it is the directory that we made, with nothing in it; an agent may do anything."""
-    try:
-        return _identity(directory) == made and not os.listdir(directory)  # noqa: PTH208 - faster
-    except OSError:
-        return False
-
-
 def _identity(directory: Path) -> tuple[int, ...]:
     found = os.lstat(directory)
     return found.st_dev, found.st_ino, found.st_mode
+
+
+def _is_empty(directory: Path) -> bool:
+    return not os.listdir(directory)  # noqa: PTH208 - a Path takes four times as long

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -77,9 +78,14 @@ class Child:
         self._hear = hear
         self._feeding: asyncio.Task[None] | None = None
         self._woken = False
-        self._waiting: asyncio.Future[None] | None = None
+        # Those who wait for a pipe, and the pipes that are read whenever there is something.
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._listening: set[int] = set()
+        # Whether it is known, once it has exited, that nobody of its tree is left.
+        self.left_nobody = False
         self._closed = False
         self._exited: asyncio.Future[int] = self._loop.create_future()
+        self._exited.add_done_callback(self._stop_waiting)
         self._stdin_fd = self._stdout_fd = self._stderr_fd = self._pidfd = -1
         self._start(argv, {**env, process_tree.MARK: mark}, cwd, stdout)
         try:
@@ -89,7 +95,7 @@ class Child:
             self._process.wait()
             self._close_pipes()
             raise
-        self._loop.add_reader(self._stderr_fd, self._collect_stderr)
+        self._listen(self._stderr_fd, self._collect_stderr)
 
     def _start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdout: int | None
@@ -154,14 +160,18 @@ class Child:
             rest = self._write(rest)
         return rest is not None and not rest
 
-    async def read(self) -> bytes | None:
-        """What it wrote to stdout since the last call; empty once it ended, None after `wake`."""
+    async def read(self, until: float = math.inf) -> bytes | None:
+        """What it wrote to stdout since the last call; empty once it ended, None after `wake`.
+        Raises TimeoutError when there is nothing `until` then, by the event loop's clock."""
         while (data := self.read_now()) is None:
             # Only now: what it wrote before comes before what it did then.
             if self._woken:
                 self._woken = False
                 return None
-            await self._ready(self._loop.add_reader, self._loop.remove_reader, self._stdout_fd)
+            if until <= self._loop.time():
+                raise TimeoutError
+            loop = self._loop
+            await self._ready(loop.add_reader, loop.remove_reader, self._stdout_fd, until)
         return data
 
     def read_now(self) -> bytes | None:
@@ -175,8 +185,7 @@ class Child:
     def wake(self) -> None:
         """Something else has happened that whoever reads, now or next, should see."""
         self._woken = True
-        if self._waiting is not None:
-            _resolve(self._waiting)
+        self._stop_waiting()
 
     async def exit_code(self, within: float) -> int | None:
         """Its exit code; None when it has not exited `within` seconds."""
@@ -202,7 +211,7 @@ class Child:
     async def _see_off(self, patience: float, grace: float) -> set[Process]:
         """Wait for its exit, with less and less patience; whom it may have left behind."""
         if self._stdout_fd >= 0:
-            self._loop.add_reader(self._stdout_fd, self._discard_stdout)
+            self._listen(self._stdout_fd, self._discard_stdout)
         # Now, since those without the mark can be found below it for only as long as it lives.
         family = process_tree.tree(self.pid)
         if not await self._exits_within(patience):
@@ -238,6 +247,8 @@ class Child:
         """Until none of `family` is left, nor of those who were born meanwhile."""
         if self._exited.done():
             family = {process for process in family if process.pid != self.pid}
+            if self.left_nobody and not family:
+                return
         for _ in range(SWEEPS):
             family = process_tree.still_alive(family) | self.family()
             if not family and self._exited.done():
@@ -255,18 +266,36 @@ class Child:
         return self._exited.done()
 
     async def _ready(
-        self, add: Callable[..., object], remove: Callable[[int], object], fd: int
+        self,
+        add: Callable[..., object],
+        remove: Callable[[int], object],
+        fd: int,
+        until: float = math.inf,
     ) -> None:
-        """Until `fd` can be used, or the process has exited."""
-        ready = self._waiting = self._loop.create_future()
+        """Until `fd` can be used, the process has exited, or it is late."""
+        ready: asyncio.Future[None] = self._loop.create_future()
         add(fd, _resolve, ready)
-        wake = _resolving(ready)
-        self._exited.add_done_callback(wake)
+        timer = self._loop.call_at(until, _resolve, ready) if until < math.inf else None
+        self._waiting.add(ready)
         try:
             await ready
         finally:
+            self._waiting.discard(ready)
             remove(fd)
-            self._exited.remove_done_callback(wake)
+            if timer is not None:
+                timer.cancel()
+
+    def _stop_waiting(self, _: object = None) -> None:
+        for ready in self._waiting:
+            _resolve(ready)
+
+    def _listen(self, fd: int, read: Callable[[], object]) -> None:
+        self._loop.add_reader(fd, read)
+        self._listening.add(fd)
+
+    def _stop_listening(self, fd: int) -> None:
+        self._loop.remove_reader(fd)
+        self._listening.discard(fd)
 
     def _watch_exit(self) -> None:
         if sys.platform == "linux":
@@ -300,7 +329,8 @@ class Child:
         except BlockingIOError:
             return
         if not data:
-            self._loop.remove_reader(self._stderr_fd)
+            self._stop_listening(self._stderr_fd)
+            return
         self._stderr += data
         del self._stderr[:-STDERR_TAIL_BYTES]
         self._hear(data)
@@ -308,12 +338,12 @@ class Child:
     def _discard_stdout(self) -> None:
         with contextlib.suppress(BlockingIOError):
             if not os.read(self._stdout_fd, READ_BYTES):
-                self._loop.remove_reader(self._stdout_fd)
+                self._stop_listening(self._stdout_fd)
 
     def _close(self) -> None:
         self._closed = True
-        for fd in self._pipes():
-            self._loop.remove_reader(fd)
+        for fd in tuple(self._listening):
+            self._stop_listening(fd)
         self._close_pipes()
 
     def _pipes(self) -> list[int]:
@@ -328,7 +358,3 @@ class Child:
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _resolving(future: asyncio.Future[None]) -> Callable[[object], None]:
-    return lambda _: _resolve(future)

@@ -58,7 +58,7 @@ class Children:
         child = self._spawn(argv, env, cwd, stdout, hear=lambda data: None)
         self._alive.add(child)
         # What it leaves behind is ours from this moment, and shall be known before anything else.
-        child.exited.add_done_callback(lambda _: self._find_orphans())
+        child.exited.add_done_callback(lambda _: self._look_after(child))
         return child
 
     def spawn_resident(
@@ -137,6 +137,10 @@ class Children:
             if not ownerless:
                 break
             await asyncio.sleep(SWEEP_INTERVAL)
+
+    def _look_after(self, child: Child) -> None:
+        self._find_orphans()
+        child.left_nobody = self._owns_process and process_tree.ADOPTS and not self._orphans
 
     def _find_orphans(self) -> None:
         """Note who is new among them, and tell the guardian: once we are gone, nothing shows that

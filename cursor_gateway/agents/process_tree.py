@@ -31,6 +31,8 @@ from typing import NamedTuple
 MARK = "CURSOR_GATEWAY_RUN"
 
 _LINUX = sys.platform == "linux"
+# Whether what an agent leaves behind becomes our own child, so that a look at those tells.
+ADOPTS = _LINUX
 _KERNEL_LISTS_CHILDREN = Path("/proc/thread-self/children").exists()
 _PR_SET_CHILD_SUBREAPER = 36
 _GUARDIAN_SECONDS = 5.0

@@ -371,8 +371,7 @@ class _Patience:
         if deadline > self._end:
             deadline, complaint = self._end, self._too_long()
         try:
-            async with asyncio.timeout_at(deadline):
-                return await child.read()
+            return await child.read(deadline)
         except TimeoutError:
             if not complaint:
                 raise _Silence from None

@@ -17,7 +17,6 @@ class SecondAsk:
         # The client's own messages; what follows them was asked again before.
         self._own = len(conversation.messages)
         self._reasons: set[str] = set()
-        self.begin(conversation)
 
     def begin(self, asked: Conversation) -> None:
         """A run of the agent starts, which has read `asked`."""

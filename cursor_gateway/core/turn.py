@@ -62,6 +62,8 @@ _CALL_SOMETHING = "A tool must be called now. Make the call, in the form that wa
 
 
 class Turn:
+    """Fed only after `begin`: with each run of the agent it begins anew."""
+
     def __init__(
         self,
         conversation: Conversation,
@@ -97,7 +99,6 @@ class Turn:
         self.over = False
         # Results that we give ourselves, for the relay.
         self.replies: list[ToolResult] = []
-        self.begin(conversation)
 
     def begin(self, asked: Conversation, told: Usage = NOTHING) -> None:
         """A run of the agent starts, or goes on. It has read `asked`, which may have grown by

@@ -32,8 +32,10 @@ def turn(**options: Any) -> Turn:
     asked = (Message("user", (Text("Hi"),)),)
     show = options.pop("show_activity", False)
     conversation = Conversation("auto", asked, tools=(NOTES, BASH), **options)
-    ids = itertools.count(1)
-    return Turn(conversation, max_repeat=1, new_id=lambda: f"call_{next(ids)}", show_activity=show)
+    new_id = (f"call_{number}" for number in itertools.count(1)).__next__
+    begun = Turn(conversation, max_repeat=1, new_id=new_id, show_activity=show)
+    begun.begin(conversation)
+    return begun
 
 
 def execute(it: Turn, said: str = "fine") -> None:

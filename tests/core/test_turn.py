@@ -35,7 +35,9 @@ USAGE = Usage(100, 10, 5)
 def ask(**fields: object) -> Turn:
     ids = (f"call_{number}" for number in itertools.count(1))
     asked = dataclasses.replace(ASKED, **fields)  # type: ignore[arg-type]
-    return Turn(asked, max_repeat=2, new_id=lambda: next(ids))
+    begun = Turn(asked, max_repeat=2, new_id=lambda: next(ids))
+    begun.begin(asked)
+    return begun
 
 
 def text(events: list[Event]) -> str:

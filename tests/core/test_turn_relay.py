@@ -37,7 +37,9 @@ def turn(*messages: Message, parallel: bool = True) -> Turn:
     asked = messages or (Message("user", (Text("Hi"),)),)
     conversation = Conversation("auto", asked, tools=(BASH,), parallel_calls=parallel)
     ids = itertools.count(1)
-    return Turn(conversation, max_repeat=1, new_id=lambda: f"new_{next(ids)}")
+    begun = Turn(conversation, max_repeat=1, new_id=lambda: f"new_{next(ids)}")
+    begun.begin(conversation)
+    return begun
 
 
 def looping(times: int) -> tuple[Message, ...]:

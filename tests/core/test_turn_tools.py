@@ -41,7 +41,9 @@ GARBLED = "<tool_call>\n{oops}\n</tool_call>"
 def turn(*messages: Message, **fields: Any) -> Turn:
     ids = (f"call_{number}" for number in itertools.count(1))
     asked = Conversation("auto", messages or (USER,), tools=(BASH,), **fields)
-    return Turn(asked, max_repeat=2, new_id=lambda: next(ids))
+    begun = Turn(asked, max_repeat=2, new_id=lambda: next(ids))
+    begun.begin(asked)
+    return begun
 
 
 def called(number: int = 1, command: str = "ls") -> ToolCall:
@@ -247,6 +249,7 @@ def test_retries_for_different_reasons_add_up() -> None:
 def test_the_agents_own_activity_can_be_shown() -> None:
     asked = Conversation("auto", (USER,))
     subject = Turn(asked, max_repeat=2, new_id=lambda: "c", show_activity=True)
+    subject.begin(asked)
     assert subject.feed([AgentCall("x", "read", {"n": 1, "path": "/a\nb"})]) == [
         ThinkingDelta("[read /a]\n")
     ]
