@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import math
 import os
@@ -298,8 +299,8 @@ class Child:
         self._listening.discard(fd)
 
     def _watch_exit(self) -> None:
-        if sys.platform == "linux":
-            self._pidfd = os.pidfd_open(self.pid)
+        self._pidfd = _pidfd_of(self.pid)
+        if self._pidfd >= 0:
             self._loop.add_reader(self._pidfd, self._on_exit)
         else:
             threading.Thread(target=self._wait_in_thread, daemon=True).start()
@@ -353,6 +354,19 @@ class Child:
         for fd in self._pipes():
             os.close(fd)
         self._stdin_fd = self._stdout_fd = self._stderr_fd = -1
+
+
+def _pidfd_of(pid: int) -> int:
+    """A descriptor that tells of its exit; -1 where there are none: outside Linux, with a kernel
+    before 5.3, in a sandbox that does not know the call."""
+    if sys.platform != "linux":
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return -1
+        raise
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

@@ -129,6 +129,20 @@ async def test_an_agent_that_nobody_could_watch_is_ended(
     await eventually(lambda: not fake.processes())
 
 
+@pytest.mark.parametrize("errno_", [errno.ENOSYS, errno.EPERM])
+async def test_agents_are_watched_by_threads_where_the_kernel_has_no_descriptors_for_them(
+    client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch, errno_: int
+) -> None:
+    def unknown(pid: int) -> int:
+        raise OSError(errno_, "pidfd_open")
+
+    monkeypatch.setattr(os, "pidfd_open", unknown, raising=False)
+    assert await client.content("[[text:all the same]]") == "all the same"
+    status, error = await client.error("[[exit:3]]")
+    assert (status, error["code"]) == (502, "agent_failed")
+    await eventually(lambda: not fake.processes())
+
+
 async def test_who_never_stops_talking_does_not_finish_in_time_either(start: Start) -> None:
     async with start(total_timeout=0.5) as client:
         status, error = await client.error("[[many:100000000]]")
