@@ -27,15 +27,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from cursor_gateway.agents import process_tree
 from cursor_gateway.agents.process_tree import Process
+from cursor_gateway.agents.readiness import Readiness
 
 log = logging.getLogger(__name__)
 
 # Large enough that a fast agent costs few system calls, small enough to stay in the cache.
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 # The reason of a failure stands at the end of stderr; a model list may stand before it.
 STDERR_TAIL_BYTES = 64 * 1024
 # The promise is two seconds from the client's leaving to the last process's end.
@@ -70,8 +72,12 @@ class Child:
         hear: Callable[[bytes], object],
         mark: str,
         siblings: Collection[int],
+        readiness: Readiness,
+        on_exit: Callable[[Child], object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._readiness = readiness
+        self._on_exit = on_exit
         # In its environment, and so in that of all its descendants.
         self.mark = mark
         self._siblings = siblings
@@ -86,7 +92,6 @@ class Child:
         self.left_nobody = False
         self._closed = False
         self._exited: asyncio.Future[int] = self._loop.create_future()
-        self._exited.add_done_callback(self._stop_waiting)
         self._stdin_fd = self._stdout_fd = self._stderr_fd = self._pidfd = -1
         self._start(argv, {**env, process_tree.MARK: mark}, cwd, stdout)
         try:
@@ -141,7 +146,7 @@ class Child:
     @property
     def stderr(self) -> str:
         """The end of what it wrote to stderr."""
-        if self._exited.done() and not self._closed:
+        if self._exited.done() and self._stderr_fd in self._listening:
             self._collect_stderr()
         return self._stderr.decode("utf-8", "replace")
 
@@ -157,7 +162,12 @@ class Child:
         """Write `data` to its stdin; False when it ended or stopped reading before it had all."""
         rest = self._write(memoryview(data))
         while rest and not self._exited.done():
-            await self._ready(self._loop.add_writer, self._loop.remove_writer, self._stdin_fd)
+            ready: asyncio.Future[None] = self._loop.create_future()
+            self._loop.add_writer(self._stdin_fd, _resolve, ready)
+            try:
+                await self._wait_for(ready)
+            finally:
+                self._loop.remove_writer(self._stdin_fd)
             rest = self._write(rest)
         return rest is not None and not rest
 
@@ -171,8 +181,12 @@ class Child:
                 return None
             if until <= self._loop.time():
                 raise TimeoutError
-            loop = self._loop
-            await self._ready(loop.add_reader, loop.remove_reader, self._stdout_fd, until)
+            ready: asyncio.Future[None] = self._loop.create_future()
+            self._readiness.watch(self._stdout_fd, partial(_resolve, ready))
+            try:
+                await self._wait_for(ready, until)
+            finally:
+                self._readiness.unwatch(self._stdout_fd)
         return data
 
     def read_now(self) -> bytes | None:
@@ -200,10 +214,19 @@ class Child:
             self._feeding.cancel()
             await asyncio.wait({self._feeding})
         self._close_stdin()
-        if not self._exited.done():
-            await self._look_for_exit()
+        self._look_for_exit()
         await self._sweep(set() if self._exited.done() else await self._see_off(patience, grace))
         self._close()
+
+    def is_over(self) -> bool:
+        """Whether it has left by itself, and all that it started, so that there is nobody to stop.
+        Then it is closed."""
+        self._look_for_exit()
+        if self._feeding is not None or not self._exited.done() or not self.left_nobody:
+            return False
+        self._close_stdin()
+        self._close()
+        return True
 
     def family(self) -> set[Process]:
         """The living processes of its tree, itself among them."""
@@ -266,62 +289,55 @@ class Child:
             await asyncio.wait({self._exited}, timeout=seconds)
         return self._exited.done()
 
-    async def _ready(
-        self,
-        add: Callable[..., object],
-        remove: Callable[[int], object],
-        fd: int,
-        until: float = math.inf,
-    ) -> None:
-        """Until `fd` can be used, the process has exited, or it is late."""
-        ready: asyncio.Future[None] = self._loop.create_future()
-        add(fd, _resolve, ready)
+    async def _wait_for(self, ready: asyncio.Future[None], until: float = math.inf) -> None:
+        """Until `ready`, or the process has exited, or it is late."""
         timer = self._loop.call_at(until, _resolve, ready) if until < math.inf else None
         self._waiting.add(ready)
         try:
             await ready
         finally:
             self._waiting.discard(ready)
-            remove(fd)
             if timer is not None:
                 timer.cancel()
 
-    def _stop_waiting(self, _: object = None) -> None:
+    def _stop_waiting(self) -> None:
         for ready in self._waiting:
             _resolve(ready)
 
     def _listen(self, fd: int, read: Callable[[], object]) -> None:
-        self._loop.add_reader(fd, read)
+        self._readiness.watch(fd, read)
         self._listening.add(fd)
 
     def _stop_listening(self, fd: int) -> None:
-        self._loop.remove_reader(fd)
+        self._readiness.unwatch(fd)
         self._listening.discard(fd)
 
     def _watch_exit(self) -> None:
         self._pidfd = _pidfd_of(self.pid)
         if self._pidfd >= 0:
-            self._loop.add_reader(self._pidfd, self._on_exit)
+            self._readiness.watch(self._pidfd, self._look_for_exit)
         else:
             threading.Thread(target=self._wait_in_thread, daemon=True).start()
 
-    def _on_exit(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        self._pidfd = -1
-        self._exited.set_result(self._process.wait())
-
-    async def _look_for_exit(self) -> None:
-        """Who has said its last word is often gone before we are told, and then there is nobody to
-        see off. Whoever waits for its exit hears of it first."""
-        if self._pidfd >= 0 and self._process.poll() is not None:
-            self._on_exit()
-            await asyncio.sleep(0)
+    def _look_for_exit(self) -> None:
+        """Because we were told of it, or before: who has said its last word is often gone, and then
+        there is nobody to see off."""
+        if self._pidfd >= 0 and (code := self._process.poll()) is not None:
+            self._readiness.unwatch(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+            self._note_exit(code)
 
     def _wait_in_thread(self) -> None:
         code = self._process.wait()
         with contextlib.suppress(RuntimeError):  # the loop may be closed by then
-            self._loop.call_soon_threadsafe(self._exited.set_result, code)
+            self._loop.call_soon_threadsafe(self._note_exit, code)
+
+    def _note_exit(self, code: int) -> None:
+        """What it leaves behind is known before anybody hears that it is gone."""
+        self._on_exit(self)
+        self._exited.set_result(code)
+        self._stop_waiting()
 
     def _collect_stderr(self) -> None:
         """One read, which empties the pipe; who writes faster must not hold the event loop."""
@@ -342,6 +358,8 @@ class Child:
                 self._stop_listening(self._stdout_fd)
 
     def _close(self) -> None:
+        if self._stderr_fd in self._listening:
+            self._collect_stderr()
         self._closed = True
         for fd in tuple(self._listening):
             self._stop_listening(fd)

@@ -16,6 +16,7 @@ from typing import Any
 from cursor_gateway.agents import process_tree
 from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child
 from cursor_gateway.agents.process_tree import Process
+from cursor_gateway.agents.readiness import Readiness
 from cursor_gateway.errors import AgentFailed
 
 
@@ -36,6 +37,7 @@ class Children:
         # Of those that we started ourselves.
         self._pids: set[int] = set()
         self._endings: set[asyncio.Task[None]] = set()
+        self._readiness = Readiness()
         self.scratch = Path(tempfile.mkdtemp(prefix="cursor-gateway-")).resolve()
         process_tree.adopt_orphans()
         self._guardian = subprocess.Popen(
@@ -55,10 +57,8 @@ class Children:
         stdout: int | None = None,
     ) -> Child:
         """A new agent; its stdout is read by `Child.read` unless it goes to the file `stdout`."""
-        child = self._spawn(argv, env, cwd, stdout, hear=lambda data: None)
+        child = self._spawn(argv, env, cwd, stdout, lambda data: None, self._look_after)
         self._alive.add(child)
-        # What it leaves behind is ours from this moment, and shall be known before anything else.
-        child.exited.add_done_callback(lambda _: self._look_after(child))
         return child
 
     def spawn_resident(
@@ -69,7 +69,7 @@ class Children:
         hear: Callable[[bytes], object],
     ) -> Child:
         """A child that is no agent and outlives them. `hear` is given all it writes to stderr."""
-        child = self._spawn(argv, env, cwd, None, hear)
+        child = self._spawn(argv, env, cwd, None, hear, lambda child: None)
         self._residents.add(child)
         return child
 
@@ -80,11 +80,14 @@ class Children:
         cwd: Path,
         stdout: int | None,
         hear: Callable[[bytes], object],
+        on_exit: Callable[[Child], object],
     ) -> Child:
         self._counter += 1
         mark = f"{self._id}.{self._counter}."
         try:
-            child = Child(argv, env, cwd, stdout, hear, mark, self._pids)
+            child = Child(
+                argv, env, cwd, stdout, hear, mark, self._pids, self._readiness, on_exit
+            )
         except OSError as error:
             raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.") from error
         self._pids.add(child.pid)
@@ -92,9 +95,16 @@ class Children:
 
     def retire(
         self, child: Child, patience: float = 0.0, then: Callable[[], object] = lambda: None
-    ) -> asyncio.Task[None]:
-        """Stop `child` in the background, whatever happens to the caller; then call `then`."""
-        return self._in_background(self._retire(child, patience, then))
+    ) -> asyncio.Future[None]:
+        """Stop `child`, whatever happens to the caller, then call `then`: in the background, unless
+        it has left by itself."""
+        if not child.is_over():
+            return self._in_background(self._retire(child, patience, then))
+        self._forget(child)
+        then()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
 
     async def close(self, grace: float) -> None:
         """Stop every agent now and remove the scratch directories."""
@@ -109,6 +119,7 @@ class Children:
         await self._end_orphans()
         shutil.rmtree(self.scratch, ignore_errors=True)
         await asyncio.to_thread(self._dismiss_guardian)
+        self._readiness.close()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -119,13 +130,16 @@ class Children:
     async def _retire(self, child: Child, patience: float, then: Callable[[], object]) -> None:
         try:
             await child.stop(patience)
-            self._alive.discard(child)
-            self._residents.discard(child)
-            self._pids.discard(child.pid)
+            self._forget(child)
             if self._orphans:
                 await self._end_orphans()
         finally:
             then()
+
+    def _forget(self, child: Child) -> None:
+        self._alive.discard(child)
+        self._residents.discard(child)
+        self._pids.discard(child.pid)
 
     async def _end_orphans(self) -> None:
         """End those whose agent is gone, and wait for their end: else they stay as zombies."""
@@ -139,6 +153,7 @@ class Children:
             await asyncio.sleep(SWEEP_INTERVAL)
 
     def _look_after(self, child: Child) -> None:
+        """What it leaves behind is ours from this moment."""
         self._find_orphans()
         child.left_nobody = self._owns_process and process_tree.ADOPTS and not self._orphans
 

@@ -189,7 +189,10 @@ def _read(path: str) -> bytes:
     """A file of /proc. Several are read at every answer's end, at a third of what a Path costs."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        return b"".join(iter(lambda: os.read(fd, 64 * 1024), b""))
+        data = os.read(fd, 64 * 1024)
+        while more := os.read(fd, 64 * 1024):
+            data += more
+        return data
     finally:
         os.close(fd)
 

@@ -69,8 +69,9 @@ class Chat:
 
     def leaves(self, end: asyncio.Future[None]) -> None:
         """A process is on its way out; `end` is done when it is gone."""
-        self._inside.add(end)
-        end.add_done_callback(self._inside.discard)
+        if not end.done():
+            self._inside.add(end)
+            end.add_done_callback(self._inside.discard)
 
     async def until_left(self) -> None:
         """Wait until nobody is in it."""
