@@ -22,6 +22,8 @@ async def read_json(request: web.Request) -> Mapping[str, Any]:
 
 async def read_body(request: web.Request) -> bytes:
     try:
+        if request.content.is_eof():
+            return await request.read()  # all of it has come already
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
     except TimeoutError:

@@ -328,4 +328,4 @@ def _iso(at: float) -> str:
 
 
 def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds * 1000, 1)
+    return None if seconds is None else int(seconds * 10_000 + 0.5) / 10

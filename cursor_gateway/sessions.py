@@ -66,7 +66,7 @@ class Ask:
     def past(self) -> History:
         return history_of(self.past_and_news[0])
 
-    @cached_property
+    @property
     def whole(self) -> History:
         return history_of(self.past_and_news[1], self.past)
 

@@ -46,6 +46,14 @@ SWEEP_INTERVAL = 0.02
 SWEEPS = 40
 
 
+# Encoded once, and not for each process that is started.
+Environment = Mapping[bytes, bytes]
+
+
+def encoded(env: Mapping[str, str]) -> Environment:
+    return {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+
+
 def _has_terminal() -> bool:
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
@@ -66,7 +74,7 @@ class Child:
     def __init__(
         self,
         argv: Sequence[str],
-        env: Mapping[str, str],
+        env: Environment,
         cwd: Path,
         stdout: int | None,
         hear: Callable[[bytes], object],
@@ -93,7 +101,8 @@ class Child:
         self._closed = False
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._stdin_fd = self._stdout_fd = self._stderr_fd = self._pidfd = -1
-        self._start(argv, {**env, process_tree.MARK: mark}, cwd, stdout)
+        marked = {**env, process_tree.MARK.encode(): mark.encode()}
+        self._start(argv, marked, cwd, stdout)
         try:
             self._watch_exit()
         except OSError:  # no descriptor is left for it
@@ -103,9 +112,7 @@ class Child:
             raise
         self._listen(self._stderr_fd, self._collect_stderr)
 
-    def _start(
-        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, stdout: int | None
-    ) -> None:
+    def _start(self, argv: Sequence[str], env: Environment, cwd: Path, stdout: int | None) -> None:
         """With pipes of our own: `Popen` would put a buffered file around each."""
         its_ends: list[int] = []
         try:

@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from cursor_gateway.agents import process_tree
-from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child
+from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child, Environment
 from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
 from cursor_gateway.errors import AgentFailed
@@ -51,7 +51,7 @@ class Children:
     def spawn(
         self,
         argv: Sequence[str],
-        env: Mapping[str, str],
+        env: Environment,
         cwd: Path,
         *,
         stdout: int | None = None,
@@ -64,7 +64,7 @@ class Children:
     def spawn_resident(
         self,
         argv: Sequence[str],
-        env: Mapping[str, str],
+        env: Environment,
         cwd: Path,
         hear: Callable[[bytes], object],
     ) -> Child:
@@ -76,7 +76,7 @@ class Children:
     def _spawn(
         self,
         argv: Sequence[str],
-        env: Mapping[str, str],
+        env: Environment,
         cwd: Path,
         stdout: int | None,
         hear: Callable[[bytes], object],
@@ -85,9 +85,7 @@ class Children:
         self._counter += 1
         mark = f"{self._id}.{self._counter}."
         try:
-            child = Child(
-                argv, env, cwd, stdout, hear, mark, self._pids, self._readiness, on_exit
-            )
+            child = Child(argv, env, cwd, stdout, hear, mark, self._pids, self._readiness, on_exit)
         except OSError as error:
             raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.") from error
         self._pids.add(child.pid)

@@ -12,13 +12,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 import orjson
 
 from cursor_gateway.agents import elsewhere
-from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.child import Child, encoded
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.isolation import isolated
 from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
@@ -122,6 +123,12 @@ def _chat_folders(env: Mapping[str, str]) -> list[str]:
     return [f"{place}/chats" for place in places if place]
 
 
+@lru_cache(maxsize=256)
+def _chats_of(directory: str) -> str:
+    """The folder, among those, of the chats that were begun in `directory`."""
+    return hashlib.md5(directory.encode(), usedforsecurity=False).hexdigest()
+
+
 class CursorCli:
     def __init__(
         self,
@@ -134,6 +141,7 @@ class CursorCli:
     ) -> None:
         self._settings = settings
         self._env = {name: value for name, value in env.items() if name not in _WITHHELD}
+        self._encoded_env = encoded(self._env)
         self._secrets = tuple(filter(None, (settings.api_key, env.get("CURSOR_API_KEY"))))
         self._children = children
         self._workspaces = workspaces
@@ -226,7 +234,7 @@ class CursorCli:
 
     def _store_of(self, run: Run) -> Path | None:
         """Where the CLI keeps the chat; None where its chats are somewhere else."""
-        folder = hashlib.md5(str(run.workspace.path).encode(), usedforsecurity=False).hexdigest()
+        folder = _chats_of(str(run.workspace.path))
         stores = (f"{place}/{folder}/{run.session_id}/store.db" for place in self._chat_folders)
         found = next(filter(os.path.exists, stores), None)
         return Path(found) if found else None
@@ -239,7 +247,7 @@ class CursorCli:
         permissions = _permissions(order) if order.conversation.callable_tools else b""
         if located.reach:
             argv = self._carried(located, flags, workspace.scratch.name, permissions.decode())
-            return self._children.spawn(argv, self._env, workspace.path)
+            return self._children.spawn(argv, self._encoded_env, workspace.path)
         argv = [*located.argv, *flags]
         if permissions:
             workspace.put(".cursor/cli.json", permissions)
@@ -250,7 +258,7 @@ class CursorCli:
         if self._settings.isolate and located.kind != "demo":
             may_edit = self._settings.agent_mode == "agent"
             argv = isolated(argv, self._env, workspace, may_edit=may_edit)
-        return self._children.spawn(argv, self._env, workspace.path)
+        return self._children.spawn(argv, self._encoded_env, workspace.path)
 
     def _compose(self, run: Run) -> bytes:
         """The prompt; its images are put where it says they are."""
@@ -344,7 +352,7 @@ class CursorCli:
         argv = self._question(arguments)
         with tempfile.TemporaryFile(dir=self._children.scratch) as output:
             child = self._children.spawn(
-                argv, self._env, self._children.scratch, stdout=output.fileno()
+                argv, self._encoded_env, self._children.scratch, stdout=output.fileno()
             )
             try:
                 child.feed(b"")

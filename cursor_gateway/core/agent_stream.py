@@ -33,6 +33,8 @@ from cursor_gateway.core.line_buffer import LineBuffer
 from cursor_gateway.errors import GatewayError
 
 _RESULT = b'{"type":"result"'
+# The prompt again. It may be long, and nobody needs it.
+_PROMPT = (b'{"type":"user",', b'\n{"type":"user",')
 # No clients' numbers hold more.
 _ABSURD = 2**52
 # More than one read brings: it holds a line that took several of them, and no delta is as long.
@@ -140,6 +142,9 @@ class AgentStream:
         is_one = lines.find(b"\n", 1, -1) < 0
         for line in [lines] if is_one else lines.split(b"\n"):
             if not line or line.isspace():
+                continue
+            if line.startswith(_PROMPT):
+                self._event("user", {"type": "user"}, events)
                 continue
             try:
                 event = orjson.loads(line)

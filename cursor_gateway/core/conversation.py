@@ -121,7 +121,9 @@ class Conversation:
         if self.tool_choice.kind == "none":
             return ()
         named = self.tool_choice.name
-        return tuple(tool for tool in self.tools if named is None or tool.name == named)
+        if named is None:
+            return self.tools
+        return tuple(tool for tool in self.tools if tool.name == named)
 
     @cached_property
     def has_images(self) -> bool:

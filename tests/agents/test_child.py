@@ -27,7 +27,7 @@ async def children() -> AsyncIterator[Children]:
 
 
 def python(children: Children, program: str) -> Child:
-    return children.spawn([sys.executable, "-c", program], dict(os.environ), children.scratch)
+    return children.spawn([sys.executable, "-c", program], os.environb, children.scratch)
 
 
 async def read_all(child: Child) -> bytes:
@@ -122,7 +122,7 @@ async def test_a_whole_family_in_sessions_of_their_own_is_ended(children: Childr
         "signal.pause()"
     )
     child = children.spawn(
-        [sys.executable, "-c", program, "3", program], dict(os.environ), children.scratch
+        [sys.executable, "-c", program, "3", program], os.environb, children.scratch
     )
     seen = b""
     while seen.count(b"up") < 4:
