@@ -76,6 +76,7 @@ class Child:
         argv: Sequence[str],
         env: Environment,
         cwd: Path,
+        prompt: bytes | None,
         stdout: int | None,
         hear: Callable[[bytes], object],
         mark: str,
@@ -102,7 +103,7 @@ class Child:
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._stdin_fd = self._stdout_fd = self._stderr_fd = self._pidfd = -1
         marked = {**env, process_tree.MARK.encode(): mark.encode()}
-        self._start(argv, marked, cwd, stdout)
+        self._start(argv, marked, cwd, prompt, stdout)
         try:
             self._watch_exit()
         except OSError:  # no descriptor is left for it
@@ -112,8 +113,16 @@ class Child:
             raise
         self._listen(self._stderr_fd, self._collect_stderr)
 
-    def _start(self, argv: Sequence[str], env: Environment, cwd: Path, stdout: int | None) -> None:
-        """With pipes of our own: `Popen` would put a buffered file around each."""
+    def _start(
+        self,
+        argv: Sequence[str],
+        env: Environment,
+        cwd: Path,
+        prompt: bytes | None,
+        stdout: int | None,
+    ) -> None:
+        """With pipes of our own: `Popen` would put a buffered file around each. A prompt is in its
+        pipe before there is anybody who would have to be woken for it, twice."""
         its_ends: list[int] = []
         try:
             its_stdin, self._stdin_fd = os.pipe()
@@ -123,6 +132,10 @@ class Child:
             if stdout is None:
                 self._stdout_fd, stdout = os.pipe()
                 its_ends.append(stdout)
+            for fd in self._pipes():
+                os.set_blocking(fd, False)
+            if prompt is not None:
+                self.feed(prompt)
             self._process = subprocess.Popen(
                 argv,
                 stdin=its_stdin,
@@ -134,13 +147,13 @@ class Child:
                 process_group=None if _HAS_TERMINAL else 0,
             )
         except BaseException:
+            if self._feeding is not None:
+                self._feeding.cancel()
             self._close_pipes()
             raise
         finally:
             for fd in its_ends:
                 os.close(fd)
-        for fd in self._pipes():
-            os.set_blocking(fd, False)
 
     @property
     def pid(self) -> int:

@@ -54,10 +54,12 @@ class Children:
         env: Environment,
         cwd: Path,
         *,
+        prompt: bytes | None = None,
         stdout: int | None = None,
     ) -> Child:
-        """A new agent; its stdout is read by `Child.read` unless it goes to the file `stdout`."""
-        child = self._spawn(argv, env, cwd, stdout, lambda data: None, self._look_after)
+        """A new agent. It waits for `Child.feed` unless it has its `prompt`; its stdout is read by
+        `Child.read` unless it goes to the file `stdout`."""
+        child = self._spawn(argv, env, cwd, prompt, stdout, lambda data: None, self._look_after)
         self._alive.add(child)
         return child
 
@@ -69,7 +71,7 @@ class Children:
         hear: Callable[[bytes], object],
     ) -> Child:
         """A child that is no agent and outlives them. `hear` is given all it writes to stderr."""
-        child = self._spawn(argv, env, cwd, None, hear, lambda child: None)
+        child = self._spawn(argv, env, cwd, None, None, hear, lambda child: None)
         self._residents.add(child)
         return child
 
@@ -78,6 +80,7 @@ class Children:
         argv: Sequence[str],
         env: Environment,
         cwd: Path,
+        prompt: bytes | None,
         stdout: int | None,
         hear: Callable[[bytes], object],
         on_exit: Callable[[Child], object],
@@ -85,7 +88,9 @@ class Children:
         self._counter += 1
         mark = f"{self._id}.{self._counter}."
         try:
-            child = Child(argv, env, cwd, stdout, hear, mark, self._pids, self._readiness, on_exit)
+            child = Child(
+                argv, env, cwd, prompt, stdout, hear, mark, self._pids, self._readiness, on_exit
+            )
         except OSError as error:
             raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.") from error
         self._pids.add(child.pid)

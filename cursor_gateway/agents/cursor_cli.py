@@ -174,7 +174,7 @@ class CursorCli:
             place.line,
             place.child,
             watch,
-            launch=lambda run: self._launch(run.order, run.workspace, run.line),
+            launch=lambda run, prompt: self._launch(run.order, run.workspace, run.line, prompt),
             compose=self._compose,
             heard=lambda seconds, is_spare: self.spares.heard(seconds, is_spare=is_spare),
             children=self._children,
@@ -239,15 +239,17 @@ class CursorCli:
         found = next(filter(os.path.exists, stores), None)
         return Path(found) if found else None
 
-    def _launch(self, order: Order, workspace: Workspace, line: Line | None) -> Child:
-        """A process that has everything but its prompt."""
+    def _launch(
+        self, order: Order, workspace: Workspace, line: Line | None, prompt: bytes | None = None
+    ) -> Child:
+        """A process that has everything, but perhaps its prompt."""
         located = self.locate()
         flags = self._flags(order, workspace, is_elsewhere=bool(located.reach))
         log.debug("starting %s", [*located.argv, *flags])
         permissions = _permissions(order) if order.conversation.callable_tools else b""
         if located.reach:
             argv = self._carried(located, flags, workspace.scratch.name, permissions.decode())
-            return self._children.spawn(argv, self._encoded_env, workspace.path)
+            return self._children.spawn(argv, self._encoded_env, workspace.path, prompt=prompt)
         argv = [*located.argv, *flags]
         if permissions:
             workspace.put(".cursor/cli.json", permissions)
@@ -258,7 +260,7 @@ class CursorCli:
         if self._settings.isolate and located.kind != "demo":
             may_edit = self._settings.agent_mode == "agent"
             argv = isolated(argv, self._env, workspace, may_edit=may_edit)
-        return self._children.spawn(argv, self._encoded_env, workspace.path)
+        return self._children.spawn(argv, self._encoded_env, workspace.path, prompt=prompt)
 
     def _compose(self, run: Run) -> bytes:
         """The prompt; its images are put where it says they are."""
@@ -352,10 +354,13 @@ class CursorCli:
         argv = self._question(arguments)
         with tempfile.TemporaryFile(dir=self._children.scratch) as output:
             child = self._children.spawn(
-                argv, self._encoded_env, self._children.scratch, stdout=output.fileno()
+                argv,
+                self._encoded_env,
+                self._children.scratch,
+                prompt=b"",
+                stdout=output.fileno(),
             )
             try:
-                child.feed(b"")
                 left = await child.exit_code(seconds) is not None
                 # Some commands answer and then do not leave; what they said counts.
                 if not left and not os.fstat(output.fileno()).st_size:

@@ -136,7 +136,7 @@ class Run:
         spare: Child | None,
         watch: Watch,
         *,
-        launch: Callable[[Run], Child],
+        launch: Callable[[Run, bytes], Child],
         compose: Callable[[Run], bytes],
         heard: Callable[[float, bool], None],
         children: Children,
@@ -249,8 +249,11 @@ class Run:
                 await self.order.chat.until_left()
             await self._starts.wait()
         prompt = self._compose(self)
-        self._child = child = self._spare or self._launch(self)
-        child.feed(prompt)
+        if self._spare is None:
+            self._child = child = self._launch(self, prompt)
+        else:
+            self._child = child = self._spare
+            child.feed(prompt)
         self._watch.started(self.order, child, is_spare=child is self._spare)
         self._fed_at = asyncio.get_running_loop().time()
         if self.line is not None:
