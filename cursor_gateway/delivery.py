@@ -39,6 +39,7 @@ class Delivery:
         # Done when the gateway can wait no longer for answers to finish.
         self._stopping = stopping
         self._limits: set[asyncio.Timeout] = set()
+        self._pulse = _Pulse()
         stopping.add_done_callback(self._end_waiting)
 
     def adopt(self, settings: Settings) -> None:
@@ -86,6 +87,7 @@ class Delivery:
         """Write the answer as it comes. Until the first event the status is still open."""
         encoder = exchange.encoder(_answer_id(), int(time.time()))
         stream = _Stream(request, encoder, self._settings)
+        self._pulse.add(stream)
         try:
             async with self._until_shutdown():
                 async for batch in answer:
@@ -98,7 +100,7 @@ class Delivery:
                 raise
             await self._break_off(request, stream, error)
         finally:
-            stream.fall_silent()
+            self._pulse.discard(stream)
         return stream.response
 
     async def _break_off(self, request: web.Request, stream: _Stream, error: Exception) -> None:
@@ -146,9 +148,37 @@ class _EventStream(web.StreamResponse):
     _send_headers_immediately = False
 
 
+class _Pulse:
+    """Has the streams that are silent give signs of life: one timer for all of them, since each
+    would need one for every answer, and few are ever silent for so long."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._streams: set[_Stream] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, stream: _Stream) -> None:
+        self._streams.add(stream)
+        if self._timer is not None and stream.due < self._timer.when():
+            self._timer.cancel()  # the interval was changed meanwhile
+            self._timer = None
+        if self._timer is None:
+            self._timer = self._loop.call_at(stream.due, self._beat)
+
+    def discard(self, stream: _Stream) -> None:
+        self._streams.discard(stream)
+        stream.fall_silent()
+
+    def _beat(self) -> None:
+        now = self._loop.time()
+        for stream in self._streams:
+            stream.look_alive(now)
+        due = min((stream.due for stream in self._streams), default=None)
+        self._timer = None if due is None else self._loop.call_at(due, self._beat)
+
+
 class _Stream:
-    """A streamed answer. While it has nothing to say it gives signs of life, by a timer of its own:
-    waiting for each batch with a time-out would cost more than all else that is done for it."""
+    """A streamed answer, which can tell for how long it had nothing to say."""
 
     def __init__(self, request: web.Request, encoder: StreamEncoder, settings: Settings) -> None:
         self.response = _EventStream(headers=SSE_HEADERS)
@@ -159,7 +189,7 @@ class _Stream:
         # When it last wrote anything, and anything that is an event.
         self._wrote_at = self._event_at = self._loop.time()
         self._is_writing = False
-        self._timer = self._loop.call_later(settings.keep_alive, self._on_silence)
+        self.due = self._wrote_at + settings.keep_alive
         self._sign_of_life: asyncio.Task[None] | None = None
 
     async def write(self, batch: list[Event]) -> None:
@@ -171,7 +201,6 @@ class _Stream:
         await self._send(self._encoder.fail(error, self._request[REQUEST_ID]))
 
     def fall_silent(self) -> None:
-        self._timer.cancel()
         if self._sign_of_life is not None:
             self._sign_of_life.cancel()
 
@@ -185,15 +214,14 @@ class _Stream:
             self._is_writing = False
             self._wrote_at = self._loop.time()
 
-    def _on_silence(self) -> None:
-        """A client that does not read what is there needs no signs of life."""
-        now = self._loop.time()
+    def look_alive(self, now: float) -> None:
+        """Give a sign of life if it is time for one, and find out when it will be time again. A
+        client that does not read what is there needs none."""
         silent_from = now if self._is_writing else self._wrote_at
         if silent_from + self._settings.keep_alive <= now:
             silent_from = now
             self._sign_of_life = self._loop.create_task(self._give_sign_of_life(now))
-        due = silent_from + self._settings.keep_alive
-        self._timer = self._loop.call_at(due, self._on_silence)
+        self.due = silent_from + self._settings.keep_alive
 
     async def _give_sign_of_life(self, now: float) -> None:
         with suppress(ConnectionError):  # the answer itself will notice

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,7 +53,7 @@ class Ask:
     def scope(self) -> Hashable:
         return self.model, self.directory, self.caller
 
-    @cached_property
+    @property
     def scope_with_tools(self) -> Hashable:
         return self.scope, tuple(tool.digest for tool in self.conversation.callable_tools)
 
@@ -84,7 +84,7 @@ class _Parked:
 class _Kept:
     chat: Chat
     keys: tuple[Hashable, ...]
-    timer: asyncio.TimerHandle
+    until: float
 
 
 class Sessions:
@@ -94,7 +94,9 @@ class Sessions:
         self._seconds = seconds
         # By the ids of the calls that each waits for; a run with several calls is here as often.
         self._parked: dict[str, _Parked] = {}
+        # The oldest first, which are the first to expire: one timer does for all.
         self._kept: dict[Hashable, _Kept] = {}
+        self._expiry: asyncio.TimerHandle | None = None
 
     @property
     def parked(self) -> int:
@@ -109,6 +111,8 @@ class Sessions:
             self._stop(parked)
         for kept in list(self._kept.values()):
             self._forget(kept)
+        if self._expiry is not None:
+            self._expiry.cancel()
 
     # Runs that wait for results
 
@@ -117,7 +121,8 @@ class Sessions:
         if len(runs) >= MAX_PARKED:
             self._stop(runs[0])
         parked = _Parked(run, ask.scope, seen, frozenset(calls))
-        parked.timer = self._later(lambda: self._stop(parked))
+        loop = asyncio.get_running_loop()
+        parked.timer = loop.call_later(self._seconds, lambda: self._stop(parked))
         run.when_over(lambda: self._stop(parked))
         self._parked |= dict.fromkeys(calls, parked)
 
@@ -199,7 +204,10 @@ class Sessions:
         keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen),)
         if name := session_name(ask.conversation):
             keys = (*keys, (ask.scope_with_tools, name, _instructions(ask)))
-        kept = _Kept(self._agent.keep(run), keys, self._later(lambda: self._forget(kept)))
+        loop = asyncio.get_running_loop()
+        kept = _Kept(self._agent.keep(run), keys, loop.time() + self._seconds)
+        if self._expiry is None:
+            self._expiry = loop.call_at(kept.until, self._forget_expired)
         for key in keys:
             if earlier := self._kept.get(key):
                 self._forget(earlier)
@@ -229,7 +237,6 @@ class Sessions:
         return kept.chat, known
 
     def _take(self, kept: _Kept) -> None:
-        kept.timer.cancel()
         for key in kept.keys:
             if self._kept.get(key) is kept:
                 del self._kept[key]
@@ -238,8 +245,13 @@ class Sessions:
         self._take(kept)
         self._agent.forget(kept.chat)
 
-    def _later(self, call: Callable[[], object]) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(self._seconds, call)
+    def _forget_expired(self) -> None:
+        loop, self._expiry = asyncio.get_running_loop(), None
+        for kept in list(self._kept.values()):
+            if kept.until > loop.time():
+                self._expiry = loop.call_at(kept.until, self._forget_expired)
+                return
+            self._forget(kept)
 
 
 def _instructions(ask: Ask) -> History:

@@ -115,7 +115,7 @@ class Conversation:
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool = True
 
-    @cached_property
+    @property
     def callable_tools(self) -> tuple[ToolSpec, ...]:
         """The tools that this answer may call."""
         if self.tool_choice.kind == "none":

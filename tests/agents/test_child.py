@@ -26,8 +26,9 @@ async def children() -> AsyncIterator[Children]:
     assert not children.scratch.exists()
 
 
-def python(children: Children, program: str) -> Child:
-    return children.spawn([sys.executable, "-c", program], os.environb, children.scratch)
+def python(children: Children, program: str, prompt: bytes | None = None) -> Child:
+    command = [sys.executable, "-c", program]
+    return children.spawn(command, os.environb, children.scratch, prompt=prompt)
 
 
 async def read_all(child: Child) -> bytes:
@@ -48,10 +49,16 @@ async def test_what_it_writes_is_read_and_its_exit_is_known(children: Children) 
     assert child.stderr == "err"
 
 
-async def test_a_prompt_larger_than_any_pipe_passes_through(children: Children) -> None:
-    child = python(children, "import sys, shutil; shutil.copyfileobj(sys.stdin, sys.stdout)")
-    prompt = b"0123456789abcdef" * 500_000
-    child.feed(prompt)
+@pytest.mark.parametrize("at_its_start", [True, False])
+@pytest.mark.parametrize("size", [0, 5, 8_000_000], ids="{} bytes".format)
+async def test_a_prompt_of_any_size_passes_through(
+    children: Children, size: int, at_its_start: bool
+) -> None:
+    prompt = (b"0123456789abcdef" * 500_000)[:size]
+    program = "import sys, shutil; shutil.copyfileobj(sys.stdin, sys.stdout)"
+    child = python(children, program, prompt if at_its_start else None)
+    if not at_its_start:
+        child.feed(prompt)
     assert await read_all(child) == prompt
 
 
@@ -145,8 +152,13 @@ async def test_an_exit_code_may_not_come_in_time(children: Children) -> None:
 
 
 async def test_a_program_that_cannot_be_started_says_why(children: Children) -> None:
-    with pytest.raises(AgentFailed, match="No such file"):
-        children.spawn([str(children.scratch / "nothing")], {}, children.scratch)
+    nothing = [str(children.scratch / "nothing")]
+    open_before = len([*Path("/dev/fd").iterdir()])
+    for prompt in (None, b"", b"x" * 1_000_000):
+        with pytest.raises(AgentFailed, match="No such file"):
+            children.spawn(nothing, {}, children.scratch, prompt=prompt)
+    await asyncio.sleep(0)  # whoever still fed it would fail now, and a warning is an error
+    assert len([*Path("/dev/fd").iterdir()]) == open_before
 
 
 async def test_closing_ends_everybody(tmp_path: Path) -> None:

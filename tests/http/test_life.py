@@ -17,6 +17,7 @@ import pytest
 
 from cursor_gateway import workspaces
 from cursor_gateway.agents import process_tree
+from cursor_gateway.settings_sources import load
 from tests.conftest import Client, FakeAgent, Start, eventually, frames_of
 
 AGENTS = {"obedient": "", "deaf": "[[deaf]]", "grandchild": "[[grandchild]][[deaf]]"}
@@ -96,6 +97,29 @@ async def test_a_silent_stream_is_kept_alive_by_comments_and_events(start: Start
     assert lines.count(b": keep-alive\n") >= 6
     first_frame = next(line for line in lines if line.startswith(b"data: "))
     assert b'"role":"assistant"' in first_frame
+
+
+async def test_each_of_many_silent_streams_is_kept_alive(start: Start) -> None:
+    async def signs(client: Client, wanted: int) -> None:
+        async with client.chat("[[init]][[hang]]", stream=True) as response:
+            async for line in response.content:
+                wanted -= line == b": keep-alive\n"
+                if not wanted:
+                    return
+
+    async with start(keep_alive=0.05) as client:
+        await asyncio.gather(*(signs(client, wanted) for wanted in (1, 3, 5)))
+        await signs(client, 2)
+
+
+async def test_a_shorter_interval_holds_at_once_for_new_streams(
+    start: Start, fake: FakeAgent
+) -> None:
+    async with start(keep_alive=600) as client, client.chat("[[text:x]]", stream=True) as response:
+        await response.read()  # it has set the clock to ten minutes
+        client.server.reload(lambda: load({"port": 0, "keep_alive": 0.05}, fake.env).settings)
+        async with client.chat("[[init]][[hang]]", stream=True) as silent:
+            assert await silent.content.readline() == b": keep-alive\n"
 
 
 async def test_a_failure_after_keep_alives_is_an_error_frame(start: Start) -> None:

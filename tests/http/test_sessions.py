@@ -187,6 +187,18 @@ async def test_chats_expire_with_their_workspaces(
     assert resumed(fake) == [False, False]
 
 
+async def test_all_chats_expire_however_many_there_are(start: Start) -> None:
+    async def chats() -> int:
+        return int((await client.get("/health"))[1]["sessions"]["chats"])
+
+    async with start(session_ttl=1.0) as client:
+        for word in ("one", "two", "three"):
+            await Dialogue(client, tools=[]).say(f"[[text:{word}]]")
+        assert await chats() > 0
+        while await chats():
+            await asyncio.sleep(0.02)
+
+
 async def test_a_named_session_may_send_only_what_is_new(client: Client, fake: FakeAgent) -> None:
     name = {"role": "system", "content": f"Session: session-{uuid.uuid4()}"}
     user = {"role": "user", "content": "[[text:first]]"}
