@@ -38,6 +38,10 @@ async def read_all(child: Child) -> bytes:
     return read
 
 
+def descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
 def alive(pid: int) -> bool:
     return not process_tree._is_dead(pid)
 
@@ -153,12 +157,12 @@ async def test_an_exit_code_may_not_come_in_time(children: Children) -> None:
 
 async def test_a_program_that_cannot_be_started_says_why(children: Children) -> None:
     nothing = [str(children.scratch / "nothing")]
-    open_before = len([*Path("/dev/fd").iterdir()])
+    open_before = descriptors()
     for prompt in (None, b"", b"x" * 1_000_000):
         with pytest.raises(AgentFailed, match="No such file"):
             children.spawn(nothing, {}, children.scratch, prompt=prompt)
     await asyncio.sleep(0)  # whoever still fed it would fail now, and a warning is an error
-    assert len([*Path("/dev/fd").iterdir()]) == open_before
+    assert descriptors() == open_before
 
 
 async def test_closing_ends_everybody(tmp_path: Path) -> None:
