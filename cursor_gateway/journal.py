@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from cursor_gateway.agents.child import Child
@@ -324,7 +325,12 @@ def _tokens(usage: Usage) -> dict[str, Any]:
 
 
 def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return f"{_second(int(at))}.{int(at % 1 * 1000):03}+00:00"
+
+
+@lru_cache(maxsize=1)
+def _second(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -39,15 +39,14 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
 def log_to_stderr(settings: Settings) -> None:
     import logging
 
-    from cursor_gateway.request_ids import RequestIds
+    from cursor_gateway.request_ids import LogLines
 
-    form = "%(asctime)s %(levelname).1s %(message)s%(of_request)s"
-    logging.basicConfig(format=form, datefmt="%H:%M:%S")
+    logging.basicConfig()
     # What no line shows need not be found out for each; so says Python's own guide to logging.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
     for output in logging.getLogger().handlers:
-        output.addFilter(RequestIds())
+        output.setFormatter(LogLines())
     set_log_level(settings)
     # It would log every scheduled callback, prompts in their arguments included.
     logging.getLogger("asyncio").setLevel(logging.WARNING)

@@ -243,7 +243,8 @@ class CursorCli:
         self, order: Order, workspace: Workspace, line: Line | None, prompt: bytes | None = None
     ) -> Child:
         """A process that has everything, but perhaps its prompt."""
-        located = self.locate()
+        # Whether it is still there was looked at when the request came; else its start fails.
+        located = self._located or self.locate()
         flags = self._flags(order, workspace, is_elsewhere=bool(located.reach))
         log.debug("starting %s", [*located.argv, *flags])
         permissions = _permissions(order) if order.conversation.callable_tools else b""
