@@ -129,6 +129,8 @@ class Sessions:
     def continued(self, ask: Ask) -> Run | None:
         """The run that waits for the results that `ask` brings, told of them."""
         past, news = ask.past_and_news
+        if not past and not self._parked:
+            return None
         results = [part for m in news for part in m.parts if isinstance(part, ToolResult)]
         # Calls without a result, too: their client has moved on.
         asked = [part.id for m in past[-1:] for part in m.parts if isinstance(part, ToolCall)]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -177,22 +177,23 @@ def _says_error(text: str) -> bool:
     return body.get("success") is False or (isinstance(code, int) and code != 0)
 
 
-def _steps(messages: Iterable[Message]) -> list[tuple[Step, str]]:
+def _steps(messages: Iterable[Message]) -> Iterator[tuple[Step, str]]:
     """The calls and their outcomes since the user last said something."""
     calls: dict[str, ToolCall] = {}
-    steps: list[tuple[Step, str]] = []
+    # What a result is the result of; digested at the end, since most of a history is cleared.
+    results: list[tuple[ToolCall, ToolResult]] = []
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 calls[part.id] = part
             elif isinstance(part, ToolResult) and part.id in calls:
-                call = calls[part.id]
-                text = "\n".join(inner.text for inner in part.content if isinstance(inner, Text))
-                outcome = classify(call.name, text, is_error=part.is_error)
-                steps.append((step(call.name, call.arguments, outcome, text), part.id))
+                results.append((calls[part.id], part))
         if message.role == "user" and is_the_user_speaking(message):
-            steps.clear()
-    return steps
+            results.clear()
+    for call, result in results:
+        text = "\n".join(inner.text for inner in result.content if isinstance(inner, Text))
+        outcome = classify(call.name, text, is_error=result.is_error)
+        yield step(call.name, call.arguments, outcome, text), result.id
 
 
 def is_the_user_speaking(message: Message) -> bool:

@@ -27,6 +27,7 @@ the words of a model that must call a tool, and those of a run that only repairs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 from cursor_gateway.core import structured
@@ -81,11 +82,8 @@ class Turn:
             tool.bridged for tool in self._tools
         )
         self._max_repeat = max_repeat
-        # Of what the client did, not of what we told the model: our own hints are no news.
-        self._guard = LoopGuard(max_repeat, conversation.messages)
         self._new_id = new_id
         self._bridged = {tool.name for tool in conversation.tools if tool.bridged}
-        self._errand_guard = LoopGuard(max_repeat)
         self._rounds = 0
         self._show_activity = show_activity
         self._meter = UsageMeter()
@@ -120,6 +118,17 @@ class Turn:
         # Calls for us to execute: the turn goes on when they are `executed`.
         self.errands: list[ToolCall] = []
         self.unread: list[Event] = []
+
+    # Most answers call nothing, and to look through a long history takes time.
+
+    @cached_property
+    def _guard(self) -> LoopGuard:
+        """Of what the client did, not of what we told the model: our own hints are no news."""
+        return LoopGuard(self._max_repeat, self._conversation.messages)
+
+    @cached_property
+    def _errand_guard(self) -> LoopGuard:
+        return LoopGuard(self._max_repeat)
 
     @property
     def retry(self) -> tuple[Message, ...]:
