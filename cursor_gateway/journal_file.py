@@ -14,7 +14,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,6 +31,8 @@ MAX_WAITING = 1000
 TOGETHER_SECONDS = 0.05
 # How long the end of the gateway may wait for it.
 CLOSE_SECONDS = 2.0
+# What makes a line's object, for the writer to call.
+Entry = Callable[[], Mapping[str, Any]]
 _LINE = orjson.OPT_APPEND_NEWLINE
 
 
@@ -39,13 +41,13 @@ class JournalFile:
         self._folder = folder
         self._path = folder / NAME
         self._bytes_per_file = max_bytes // FILES
-        self._waiting: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._is_failing = False
         self.lost = 0
 
-    def write(self, entry: Mapping[str, Any]) -> None:
-        """Soon, and without waiting for it."""
+    def write(self, entry: Entry) -> None:
+        """Soon, and without waiting for it; so soon is it made, too."""
         if not self._bytes_per_file:
             return
         if self._writer is None:
@@ -82,7 +84,7 @@ class JournalFile:
             entries.append(self._waiting.get())
         if entries[-1] is None and len(entries) > 1:
             self._waiting.put(None)
-        return [orjson.dumps(entry, option=_LINE) for entry in entries if entry is not None]
+        return [orjson.dumps(entry(), option=_LINE) for entry in entries if entry is not None]
 
     def _append(self, lines: list[bytes]) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ def journal_routes(
         if record is None:
             raise RequestNotFound(f"Not among the running and the last {RECENT} requests.")
         curl = as_curl(record, str(request.url.origin()), with_key=needs_key())
-        return json_response(record.as_json(with_words=True) | {"curl": curl})
+        return json_response(record.as_json() | record.words() | {"curl": curl})
 
     async def measure(request: web.Request) -> web.Response:
         text = journal.measured(_gauges(gateway))

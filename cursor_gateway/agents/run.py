@@ -109,6 +109,9 @@ class Order:
         return self.model, self.directory, self.caller, self.by_relay, session, looks, tools
 
 
+_SAYS_SOMETHING = (TextDelta, AgentCall, RelayedCall)
+
+
 class Watch(Protocol):
     """Who is told of the processes of a run."""
 
@@ -287,7 +290,7 @@ class Run:
         chat = self.order.chat
         if chat is not None and self._stream.session_id != chat.session_id:
             raise StartOver("chat")
-        if any(isinstance(event, TextDelta | AgentCall | RelayedCall) for event in events):
+        if any(isinstance(event, _SAYS_SOMETHING) for event in events):
             if self.line is not None and not await _set_within(self.line.listed, LIST_GRACE):
                 raise StartOver("relay")
             self._is_heard = True
@@ -362,7 +365,7 @@ class _Patience:
     async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
         """What the agent writes next; None when something else happened."""
         if self._loop.time() > self._end and not child.exited.done():
-            raise self._complain(self._too_long())
+            raise _late(_TOO_LONG, self._settings.total_timeout)
         data = child.read_now()
         if data is None:
             data = await self._wait(child, stream, restless=restless)
@@ -373,26 +376,27 @@ class _Patience:
         seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
         deadline = self._loop.time() + seconds
         if deadline > self._end:
-            deadline, complaint = self._end, self._too_long()
+            deadline, seconds, complaint = self._end, self._settings.total_timeout, _TOO_LONG
         try:
             return await child.read(deadline)
         except TimeoutError:
             if not complaint:
                 raise _Silence from None
-            raise self._complain(complaint) from None
-
-    def _too_long(self) -> str:
-        return f"did not finish within {self._settings.total_timeout:g} seconds (total_timeout)"
-
-    def _complain(self, complaint: str) -> AgentTimedOut:
-        return AgentTimedOut(f"Cursor's agent {complaint}.")
+            raise _late(complaint, seconds) from None
 
     def _limit(self, stream: AgentStream) -> tuple[float, str]:
         first, idle = self._first, self._settings.idle_timeout
         if not self._heard:
-            return first, f"said nothing for {first:g} seconds (first_event_timeout)"
+            return first, "said nothing for {:g} seconds (first_event_timeout)"
         if stream.turn_ended:
             return END_OF_TURN_GRACE, "ended its turn and sent no result"
         if stream.tool_is_running:
             idle *= TOOL_PATIENCE
-        return idle, f"was silent for {idle:g} seconds (idle_timeout)"
+        return idle, "was silent for {:g} seconds (idle_timeout)"
+
+
+_TOO_LONG = "did not finish within {:g} seconds (total_timeout)"
+
+
+def _late(complaint: str, seconds: float) -> AgentTimedOut:
+    return AgentTimedOut(f"Cursor's agent {complaint.format(seconds)}.")

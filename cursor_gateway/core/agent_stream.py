@@ -133,9 +133,16 @@ class AgentStream:
         self._take_deltas(deltas[taken:], events)
 
     def _take_deltas(self, deltas: list[bytes], events: list[Event]) -> None:
-        if deltas and not self.finished:
-            self.turn_ended = False
-            self._say(self._tracker.deltas(_texts(deltas)), events)
+        if not deltas or self.finished:
+            return
+        self.turn_ended = False
+        # No text has more units than its JSON has bytes.
+        longest = max(map(len, deltas))
+        for at, delta in enumerate(deltas):
+            if self._tracker.has_more_than(longest):
+                self._say(self._tracker.more(_text_of(deltas[at:])), events)
+                return
+            self._say(self._tracker.delta(_text_of([delta])), events)
 
     def _take_others(self, lines: bytes, events: list[Event]) -> None:
         # A line that stands alone is not copied: it may be long.
@@ -218,14 +225,17 @@ class AgentStream:
             events.append(AgentCallDone(tool, arguments or announced, result))
 
 
-def _texts(deltas: list[bytes]) -> list[str]:
+def _text_of(deltas: list[bytes]) -> str:
     """What stands in JSON strings, of which the quotation marks were cut off."""
+    joined = b"".join(deltas)
+    if joined.isascii():
+        return str(orjson.loads(b'"%b"' % joined))
     strings = b'["%b"]' % b'","'.join(deltas)
     try:
         texts: list[str] = orjson.loads(strings)
-    except orjson.JSONDecodeError:  # not UTF-8
+    except orjson.JSONDecodeError:  # not UTF-8, and then each delta has its own faults
         texts = json.loads(strings.decode("utf-8", "replace"))
-    return texts
+    return "".join(texts)
 
 
 def _parsed_leniently(line: str) -> object:

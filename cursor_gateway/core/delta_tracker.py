@@ -24,7 +24,7 @@ At `result`, text that never arrived as a delta is recovered from the complete a
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 _AFTER_A_REPETITION = frozenset({"interaction_query", "retry", "connection"})
@@ -54,23 +54,22 @@ class DeltaTracker:
             self._forget_pending()
         return settled
 
-    def deltas(self, texts: Sequence[str]) -> str:
-        """The words of deltas in a row. They are held against the buffer one by one only as long as
-        one of them could be as long as it is."""
-        # No character has more than two units.
-        longest = 2 * max(map(len, texts)) if self._partial else -1
-        said: list[str] = []
-        for at, text in enumerate(texts):
-            if self._held:
-                said.append(self._settle("assistant"))
-            if self._pending_units > longest:
-                said.append(self._emit("".join(texts[at:])))
-                break
-            if _units(text) == self._pending_units and text == self._pending():
-                self._held = text
-            else:
-                said.append(self._emit(text))
-        return "".join(said)
+    def delta(self, text: str) -> str:
+        """The words of a delta, as far as it is known to be one."""
+        settled = self._settle("assistant") if self._held else ""
+        may_repeat = self._partial and _units(text) == self._pending_units
+        if may_repeat and text == self._pending():
+            self._held = text
+            return settled
+        return settled + self._emit(text)
+
+    def has_more_than(self, units: int) -> bool:
+        """Whether nothing so short, nor what is held, can be a repetition of the buffer."""
+        return self._pending_units > units and not self._held
+
+    def more(self, text: str) -> str:
+        """The words of many deltas, of which none is as long as the buffer."""
+        return self._emit(text)
 
     def close(self) -> str:
         """The stream ended: a held delta was text after all."""
@@ -85,7 +84,7 @@ class DeltaTracker:
         if self._partial and ("timestamp_ms" not in event or event.get("model_call_id")):
             settled = self._settle("assistant") if self._held else ""
             return settled + self._flush(text) if text else settled
-        return self.deltas([text])
+        return self.delta(text)
 
     def _settle(self, next_kind: str) -> str:
         held, self._held = self._held, ""
