@@ -18,13 +18,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import math
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -36,7 +34,7 @@ from cursor_gateway.agents.readiness import Readiness
 
 log = logging.getLogger(__name__)
 
-# Large enough that a fast agent costs few system calls, small enough to stay in the cache.
+# As much as a pipe holds.
 READ_BYTES = 64 * 1024
 # The reason of a failure stands at the end of stderr; a model list may stand before it.
 STDERR_TAIL_BYTES = 64 * 1024
@@ -333,7 +331,7 @@ class Child:
         self._listening.discard(fd)
 
     def _watch_exit(self) -> None:
-        self._pidfd = _pidfd_of(self.pid)
+        self._pidfd = process_tree.pidfd_of(self.pid)
         if self._pidfd >= 0:
             self._readiness.watch(self._pidfd, self._look_for_exit)
         else:
@@ -355,9 +353,11 @@ class Child:
 
     def _note_exit(self, code: int) -> None:
         """What it leaves behind is known before anybody hears that it is gone."""
-        self._on_exit(self)
-        self._exited.set_result(code)
-        self._stop_waiting()
+        try:
+            self._on_exit(self)
+        finally:
+            self._exited.set_result(code)
+            self._stop_waiting()
 
     def _collect_stderr(self) -> None:
         """One read, which empties the pipe; who writes faster must not hold the event loop."""
@@ -392,19 +392,6 @@ class Child:
         for fd in self._pipes():
             os.close(fd)
         self._stdin_fd = self._stdout_fd = self._stderr_fd = -1
-
-
-def _pidfd_of(pid: int) -> int:
-    """A descriptor that tells of its exit; -1 where there are none: outside Linux, with a kernel
-    before 5.3, in a sandbox that does not know the call."""
-    if sys.platform != "linux":
-        return -1
-    try:
-        return os.pidfd_open(pid)
-    except OSError as error:
-        if error.errno in (errno.ENOSYS, errno.EPERM):
-            return -1
-        raise
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

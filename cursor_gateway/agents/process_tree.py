@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import itertools
 import os
 import shutil
@@ -47,6 +48,19 @@ def adopt_orphans() -> None:
     """Make this process the parent of whatever its agents leave behind."""
     if _LINUX:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def pidfd_of(pid: int) -> int:
+    """A descriptor that tells of its exit; -1 where there are none: outside Linux, with a kernel
+    before 5.3, in a sandbox that does not know the call."""
+    if sys.platform != "linux":
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):
+            return -1
+        raise
 
 
 def members(root: int, mark: str, others: Collection[int] = ()) -> set[Process]:

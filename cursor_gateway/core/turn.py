@@ -84,6 +84,7 @@ class Turn:
         self._max_repeat = max_repeat
         self._new_id = new_id
         self._bridged = {tool.name for tool in conversation.tools if tool.bridged}
+        self._errand_guard = LoopGuard(max_repeat)
         self._rounds = 0
         self._show_activity = show_activity
         self._meter = UsageMeter()
@@ -119,16 +120,11 @@ class Turn:
         self.errands: list[ToolCall] = []
         self.unread: list[Event] = []
 
-    # Most answers call nothing, and to look through a long history takes time.
-
     @cached_property
     def _guard(self) -> LoopGuard:
-        """Of what the client did, not of what we told the model: our own hints are no news."""
+        """Of what the client did, not of what we told the model: our own hints are no news. Most
+        answers call nothing, and to look through a long history takes time."""
         return LoopGuard(self._max_repeat, self._conversation.messages)
-
-    @cached_property
-    def _errand_guard(self) -> LoopGuard:
-        return LoopGuard(self._max_repeat)
 
     @property
     def retry(self) -> tuple[Message, ...]:
