@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cursor_gateway.agents.child import Child, encoded
+from cursor_gateway.agents.child import Child, Command, encoded
 from cursor_gateway.agents.children import Children
 from cursor_gateway.core.mcp_config import LocalServer, Server
 from cursor_gateway.core.mcp_results import failure
@@ -219,9 +219,8 @@ class McpServer:
     def _launch(self, config: LocalServer) -> Child:
         directory = project_directory(self._settings) / Path(config.directory).expanduser()
         environment = encoded(self._env | dict(config.environment))
-        return self._children.spawn_resident(
-            config.command, environment, directory, self._stderr.hear
-        )
+        command = Command(config.command, environment, directory)
+        return self._children.spawn_resident(command, self._stderr.hear)
 
     def _redacted(self, text: str) -> str:
         for secret in reversed(self._secrets):

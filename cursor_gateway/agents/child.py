@@ -25,6 +25,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +53,17 @@ def encoded(env: Mapping[str, str]) -> Environment:
     return {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    argv: Sequence[str]
+    env: Environment
+    cwd: Path
+    # What its stdin brings; None leaves it open for `Child.feed`.
+    prompt: bytes | None = None
+    # The file that its stdout goes to; None for a pipe, which `Child.read` reads.
+    stdout: int | None = None
+
+
 def _has_terminal() -> bool:
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
@@ -71,11 +83,7 @@ class Child:
 
     def __init__(
         self,
-        argv: Sequence[str],
-        env: Environment,
-        cwd: Path,
-        prompt: bytes | None,
-        stdout: int | None,
+        command: Command,
         hear: Callable[[bytes], object],
         mark: str,
         siblings: Collection[int],
@@ -100,8 +108,7 @@ class Child:
         self._closed = False
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._stdin_fd = self._stdout_fd = self._stderr_fd = self._pidfd = -1
-        marked = {**env, process_tree.MARK.encode(): mark.encode()}
-        self._start(argv, marked, cwd, prompt, stdout)
+        self._start(command)
         try:
             self._watch_exit()
         except OSError:  # no descriptor is left for it
@@ -111,14 +118,7 @@ class Child:
             raise
         self._listen(self._stderr_fd, self._collect_stderr)
 
-    def _start(
-        self,
-        argv: Sequence[str],
-        env: Environment,
-        cwd: Path,
-        prompt: bytes | None,
-        stdout: int | None,
-    ) -> None:
+    def _start(self, command: Command) -> None:
         """With pipes of our own: `Popen` would put a buffered file around each. A prompt is in its
         pipe before there is anybody who would have to be woken for it, twice."""
         its_ends: list[int] = []
@@ -127,20 +127,20 @@ class Child:
             its_ends.append(its_stdin)
             self._stderr_fd, its_stderr = os.pipe()
             its_ends.append(its_stderr)
-            if stdout is None:
+            if (stdout := command.stdout) is None:
                 self._stdout_fd, stdout = os.pipe()
                 its_ends.append(stdout)
             for fd in self._pipes():
                 os.set_blocking(fd, False)
-            if prompt is not None:
-                self.feed(prompt)
+            if command.prompt is not None:
+                self.feed(command.prompt)
             self._process = subprocess.Popen(
-                argv,
+                command.argv,
                 stdin=its_stdin,
                 stdout=stdout,
                 stderr=its_stderr,
-                cwd=cwd,
-                env=env,
+                cwd=command.cwd,
+                env={**command.env, process_tree.MARK.encode(): self.mark.encode()},
                 start_new_session=_HAS_TERMINAL,
                 process_group=None if _HAS_TERMINAL else 0,
             )

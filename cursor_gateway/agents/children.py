@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from cursor_gateway.agents import process_tree
-from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child, Environment
+from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child, Command
 from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
 from cursor_gateway.errors import AgentFailed
@@ -48,51 +48,30 @@ class Children:
         )
         self._pids.add(self._guardian.pid)
 
-    def spawn(
-        self,
-        argv: Sequence[str],
-        env: Environment,
-        cwd: Path,
-        *,
-        prompt: bytes | None = None,
-        stdout: int | None = None,
-    ) -> Child:
-        """A new agent. It waits for `Child.feed` unless it has its `prompt`; its stdout is read by
-        `Child.read` unless it goes to the file `stdout`."""
-        child = self._spawn(argv, env, cwd, prompt, stdout, lambda data: None, self._look_after)
+    def spawn(self, command: Command) -> Child:
+        """A new agent."""
+        child = self._spawn(command, lambda data: None, self._look_after)
         self._alive.add(child)
         return child
 
-    def spawn_resident(
-        self,
-        argv: Sequence[str],
-        env: Environment,
-        cwd: Path,
-        hear: Callable[[bytes], object],
-    ) -> Child:
+    def spawn_resident(self, command: Command, hear: Callable[[bytes], object]) -> Child:
         """A child that is no agent and outlives them. `hear` is given all it writes to stderr."""
-        child = self._spawn(argv, env, cwd, None, None, hear, lambda child: None)
+        child = self._spawn(command, hear, lambda child: None)
         self._residents.add(child)
         return child
 
     def _spawn(
         self,
-        argv: Sequence[str],
-        env: Environment,
-        cwd: Path,
-        prompt: bytes | None,
-        stdout: int | None,
+        command: Command,
         hear: Callable[[bytes], object],
         on_exit: Callable[[Child], object],
     ) -> Child:
         self._counter += 1
         mark = f"{self._id}.{self._counter}."
         try:
-            child = Child(
-                argv, env, cwd, prompt, stdout, hear, mark, self._pids, self._readiness, on_exit
-            )
+            child = Child(command, hear, mark, self._pids, self._readiness, on_exit)
         except OSError as error:
-            raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.") from error
+            raise AgentFailed(f"{command.argv[0]} cannot be started: {error.strerror}.") from error
         self._pids.add(child.pid)
         return child
 

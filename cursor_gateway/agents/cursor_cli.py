@@ -19,7 +19,7 @@ from typing import Literal
 import orjson
 
 from cursor_gateway.agents import elsewhere
-from cursor_gateway.agents.child import Child, encoded
+from cursor_gateway.agents.child import Child, Command, encoded
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.isolation import isolated
 from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
@@ -250,7 +250,7 @@ class CursorCli:
         permissions = _permissions(order) if order.conversation.callable_tools else b""
         if located.reach:
             argv = self._carried(located, flags, workspace.scratch.name, permissions.decode())
-            return self._children.spawn(argv, self._encoded_env, workspace.path, prompt=prompt)
+            return self._children.spawn(Command(argv, self._encoded_env, workspace.path, prompt))
         argv = [*located.argv, *flags]
         if permissions:
             workspace.put(".cursor/cli.json", permissions)
@@ -261,7 +261,7 @@ class CursorCli:
         if self._settings.isolate and located.kind != "demo":
             may_edit = self._settings.agent_mode == "agent"
             argv = isolated(argv, self._env, workspace, may_edit=may_edit)
-        return self._children.spawn(argv, self._encoded_env, workspace.path, prompt=prompt)
+        return self._children.spawn(Command(argv, self._encoded_env, workspace.path, prompt))
 
     def _compose(self, run: Run) -> bytes:
         """The prompt; its images are put where it says they are."""
@@ -352,14 +352,10 @@ class CursorCli:
         return [*located.argv, *arguments]
 
     async def _ask_once(self, arguments: Sequence[str], seconds: float) -> _Said:
-        argv = self._question(arguments)
-        with tempfile.TemporaryFile(dir=self._children.scratch) as output:
+        argv, here = self._question(arguments), self._children.scratch
+        with tempfile.TemporaryFile(dir=here) as output:
             child = self._children.spawn(
-                argv,
-                self._encoded_env,
-                self._children.scratch,
-                prompt=b"",
-                stdout=output.fileno(),
+                Command(argv, self._encoded_env, here, b"", output.fileno())
             )
             try:
                 left = await child.exit_code(seconds) is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.agents import process_tree
-from cursor_gateway.agents.child import Child
+from cursor_gateway.agents.child import Child, Command
 from cursor_gateway.agents.children import Children
 from cursor_gateway.errors import AgentFailed
 from tests.conftest import eventually
@@ -28,7 +28,7 @@ async def children() -> AsyncIterator[Children]:
 
 def python(children: Children, program: str, prompt: bytes | None = None) -> Child:
     command = [sys.executable, "-c", program]
-    return children.spawn(command, os.environb, children.scratch, prompt=prompt)
+    return children.spawn(Command(command, os.environb, children.scratch, prompt))
 
 
 async def read_all(child: Child) -> bytes:
@@ -132,9 +132,8 @@ async def test_a_whole_family_in_sessions_of_their_own_is_ended(children: Childr
         "if depth == 1: sys.exit()  # its own child becomes an orphan\n"
         "signal.pause()"
     )
-    child = children.spawn(
-        [sys.executable, "-c", program, "3", program], os.environb, children.scratch
-    )
+    argv = [sys.executable, "-c", program, "3", program]
+    child = children.spawn(Command(argv, os.environb, children.scratch))
     seen = b""
     while seen.count(b"up") < 4:
         seen += await child.read() or b""
@@ -160,7 +159,7 @@ async def test_a_program_that_cannot_be_started_says_why(children: Children) -> 
     open_before = descriptors()
     for prompt in (None, b"", b"x" * 1_000_000):
         with pytest.raises(AgentFailed, match="No such file"):
-            children.spawn(nothing, {}, children.scratch, prompt=prompt)
+            children.spawn(Command(nothing, {}, children.scratch, prompt))
     await asyncio.sleep(0)  # whoever still fed it would fail now, and a warning is an error
     assert descriptors() == open_before
 
