@@ -55,8 +55,9 @@ install:
 	ln -sf '$(HOUSE)/bin/cursor-gateway' '$(PREFIX)/bin/cursor-gateway'
 	@command -v cursor-gateway >/dev/null || echo 'Now add $(PREFIX)/bin to your PATH.'
 
+# Most tests wait for processes, so several run at once; more than four disturb each other.
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 check: lint types
 
