@@ -109,8 +109,8 @@ class Sessions:
     def close(self) -> None:
         for parked in self._runs():
             self._stop(parked)
-        for kept in list(self._kept.values()):
-            self._forget(kept)
+        while self._kept:
+            self._forget(self._oldest())
         if self._expiry is not None:
             self._expiry.cancel()
 
@@ -202,7 +202,7 @@ class Sessions:
             return None
         # Each has a key or two.
         if len(self._kept) >= MAX_CHATS and self.chats >= MAX_CHATS:
-            self._forget(next(iter(self._kept.values())))
+            self._forget(self._oldest())
         keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen),)
         if name := session_name(ask.conversation):
             keys = (*keys, (ask.scope_with_tools, name, _instructions(ask)))
@@ -249,11 +249,13 @@ class Sessions:
 
     def _forget_expired(self) -> None:
         loop, self._expiry = asyncio.get_running_loop(), None
-        for kept in list(self._kept.values()):
-            if kept.until > loop.time():
-                self._expiry = loop.call_at(kept.until, self._forget_expired)
-                return
-            self._forget(kept)
+        while self._kept and self._oldest().until <= loop.time():
+            self._forget(self._oldest())
+        if self._kept:
+            self._expiry = loop.call_at(self._oldest().until, self._forget_expired)
+
+    def _oldest(self) -> _Kept:
+        return next(iter(self._kept.values()))
 
 
 def _instructions(ask: Ask) -> History:

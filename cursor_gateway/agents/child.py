@@ -114,7 +114,7 @@ class Child:
         except OSError:  # no descriptor is left for it
             self._process.kill()
             self._process.wait()
-            self._close_pipes()
+            self._abandon()
             raise
         self._listen(self._stderr_fd, self._collect_stderr)
 
@@ -145,13 +145,17 @@ class Child:
                 process_group=None if _HAS_TERMINAL else 0,
             )
         except BaseException:
-            if self._feeding is not None:
-                self._feeding.cancel()
-            self._close_pipes()
+            self._abandon()
             raise
         finally:
             for fd in its_ends:
                 os.close(fd)
+
+    def _abandon(self) -> None:
+        """It was not to be."""
+        if self._feeding is not None:
+            self._feeding.cancel()
+        self._close_pipes()
 
     @property
     def pid(self) -> int:

@@ -123,9 +123,10 @@ async def test_an_agent_that_nobody_could_watch_is_ended(
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(os, "pidfd_open", no_descriptor)
-    status, error = await client.error("[[text:x]][[hang]]")
-    assert (status, error["code"]) == (502, "agent_failed")
-    assert "Too many open files" in error["message"]
+    for more in ("", "x" * 1_000_000):  # what a pipe does not take is written later
+        status, error = await client.error(f"[[text:x]][[hang]]{more}")
+        assert (status, error["code"]) == (502, "agent_failed")
+        assert "Too many open files" in error["message"]
     await eventually(lambda: not fake.processes())
 
 

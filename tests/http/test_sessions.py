@@ -199,6 +199,20 @@ async def test_all_chats_expire_however_many_there_are(start: Start) -> None:
             await asyncio.sleep(0.02)
 
 
+async def test_the_directory_of_a_named_session_that_expired_is_given_to_one_run_only(
+    start: Start, fake: FakeAgent
+) -> None:
+    """Such a chat is kept under two keys, and expires once."""
+    name = {"role": "system", "content": f"Session: session-{uuid.uuid4()}"}
+    async with start(session_ttl=0.3) as client:
+        await client.content([name, {"role": "user", "content": "[[text:first]]"}])
+        while (await client.get("/health"))[1]["sessions"]["chats"]:
+            await asyncio.sleep(0.02)
+        await asyncio.gather(*(client.content(f"[[text:{word}]]") for word in ("one", "two")))
+    _, one, two = fake.runs()
+    assert one["cwd"] != two["cwd"]
+
+
 async def test_a_named_session_may_send_only_what_is_new(client: Client, fake: FakeAgent) -> None:
     name = {"role": "system", "content": f"Session: session-{uuid.uuid4()}"}
     user = {"role": "user", "content": "[[text:first]]"}
