@@ -261,12 +261,17 @@ class Journal:
         for agent in record.agents:
             add("agent_runs_total", agent.how)
             # One that went on is counted when it leaves by the request that it was started for.
-            if agent.how != "continued":
-                agent.exited.add_done_callback(
-                    lambda exited: add("agent_exits_total", reason_of(exited.result()))
-                )
+            if agent.how == "continued":
+                continue
+            if agent.exited.done():
+                self._count_exit(agent.exited)
+            else:
+                agent.exited.add_done_callback(self._count_exit)
         if record.resolved:
             self._measure(record)
+
+    def _count_exit(self, exited: asyncio.Future[int]) -> None:
+        self._metrics.add("agent_exits_total", reason_of(exited.result()))
 
     def _measure(self, record: Record) -> None:
         if len(self._models) < MAX_MODELS:

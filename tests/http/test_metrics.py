@@ -43,6 +43,16 @@ async def test_requests_and_errors_are_counted(client: Client) -> None:
     assert found["healthy", ""] == 1
 
 
+async def test_the_first_look_shows_agents_that_had_left_before_it(client: Client) -> None:
+    await client.content("[[text:Hello]]")
+    while not (agents := (await client.get("/v1/requests"))[1]["data"][0]["agents"]):
+        await asyncio.sleep(0.01)
+    while agents[0]["exit"] is None:
+        await asyncio.sleep(0.01)
+        agents = (await client.get("/v1/requests"))[1]["data"][0]["agents"]
+    assert (await scraped(client))["agent_exits_total", "finished"] == 1
+
+
 async def test_times_and_tokens_are_summed_by_model(client: Client) -> None:
     usage = (await client.answer("[[text:Hello]]"))["usage"]
     await client.answer("[[no-usage]][[text:Hello]]", model="composer-2.5-fast")
