@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 
 from cursor_gateway.agents.child import Child
 from cursor_gateway.agents.children import Children
+from cursor_gateway.agents.patience import Patience, Silence
 from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.core.agent_text import classify_failure, is_config_race
 from cursor_gateway.core.conversation import Conversation, ToolResult
@@ -38,17 +39,8 @@ log = logging.getLogger(__name__)
 
 # After `result` some versions never exit; a healthy one is gone in well under a second.
 LINGER_GRACE = 2.0
-# A spare has its start behind it. One that is silent for longer than a cold start takes is stuck.
-SPARE_PATIENCE = 5.0
 # Between the end of its output and its exit code.
 LAST_WORDS = 2.0
-# After the turn's closing repetition `result` follows at once. Where a background shell keeps the
-# CLI from sending it, it never comes.
-END_OF_TURN_GRACE = 30.0
-# A tool of the agent's own may build or search for minutes without a word.
-TOOL_PATIENCE = 4
-# Between the calls that a model makes at once there is no thinking, only writing of lines.
-MOMENT = 0.25
 # The CLI connects its MCP servers when it starts. One that speaks before that may do it yet.
 LIST_GRACE = 1.0
 START_ATTEMPTS = 5
@@ -169,7 +161,7 @@ class Run:
         self._is_over = False
         # The usage that the client was told of so far.
         self.told = NOTHING
-        self._patience = _Patience(settings, is_spare=spare is not None)
+        self._patience = Patience(settings, is_spare=spare is not None)
 
     @property
     def child(self) -> Child | None:
@@ -206,7 +198,7 @@ class Run:
             child = self._child or await self._start()
             try:
                 data = await self._patience.read(child, self._stream, restless=restless)
-            except _Silence:
+            except Silence:
                 return []
             except AgentTimedOut:
                 if not self._is_unheard_spare:
@@ -230,7 +222,7 @@ class Run:
         """The next answer begins: the client brought the results that the agent waits for."""
         assert self.line is not None
         self._is_heard, self._is_continued = False, True
-        self._patience = _Patience(self._settings, heard=True)
+        self._patience = Patience(self._settings, heard=True)
         self.line.deliver(results)
 
     def end(self, then: Callable[[], object]) -> asyncio.Future[None]:
@@ -310,7 +302,7 @@ class Run:
         await asyncio.wait({self._children.retire(child)})
         self._child = self._spare = None
         self._stream = AgentStream(partial=True)
-        self._patience = _Patience(self._settings)
+        self._patience = Patience(self._settings)
 
     def _failed(self, error: GatewayError) -> Exception:
         """A chat that cannot be taken up is no failure, nor is an agent that did not live to see
@@ -346,57 +338,3 @@ class Starts:
 
     def space_out(self) -> None:
         self._spaced_until = asyncio.get_running_loop().time() + START_SPACING_LASTS
-
-
-class _Silence(Exception):
-    """The agent said nothing for a moment."""
-
-
-class _Patience:
-    """The three time-outs of one answer, each named in its error."""
-
-    def __init__(self, settings: Settings, *, heard: bool = False, is_spare: bool = False) -> None:
-        self._settings = settings
-        self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + settings.total_timeout
-        self._first = SPARE_PATIENCE if is_spare else settings.first_event_timeout
-        self._heard = heard
-
-    async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
-        """What the agent writes next; None when something else happened."""
-        if self._loop.time() > self._end and not child.exited.done():
-            raise _late(_TOO_LONG, self._settings.total_timeout)
-        data = child.read_now()
-        if data is None:
-            data = await self._wait(child, stream, restless=restless)
-        self._heard = True
-        return data
-
-    async def _wait(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
-        seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
-        deadline = self._loop.time() + seconds
-        if deadline > self._end:
-            deadline, seconds, complaint = self._end, self._settings.total_timeout, _TOO_LONG
-        try:
-            return await child.read(deadline)
-        except TimeoutError:
-            if not complaint:
-                raise _Silence from None
-            raise _late(complaint, seconds) from None
-
-    def _limit(self, stream: AgentStream) -> tuple[float, str]:
-        first, idle = self._first, self._settings.idle_timeout
-        if not self._heard:
-            return first, "said nothing for {:g} seconds (first_event_timeout)"
-        if stream.turn_ended:
-            return END_OF_TURN_GRACE, "ended its turn and sent no result"
-        if stream.tool_is_running:
-            idle *= TOOL_PATIENCE
-        return idle, "was silent for {:g} seconds (idle_timeout)"
-
-
-_TOO_LONG = "did not finish within {:g} seconds (total_timeout)"
-
-
-def _late(complaint: str, seconds: float) -> AgentTimedOut:
-    return AgentTimedOut(f"Cursor's agent {complaint.format(seconds)}.")

@@ -159,7 +159,7 @@ async def test_a_running_tool_may_be_silent_for_longer(start: Start) -> None:
 async def test_a_turn_that_ends_without_result_is_given_up(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.run.END_OF_TURN_GRACE", 0.2)
+    monkeypatch.setattr("cursor_gateway.agents.patience.END_OF_TURN_GRACE", 0.2)
     async with start() as client:
         status, error = await client.error("[[text:done]][[end-turn]][[hang]]")
         assert status == 504 and "no result" in error["message"]

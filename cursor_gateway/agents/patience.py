@@ -1,0 +1,73 @@
+"""Patience: how long an agent may be silent, and what is said of one that is silent for longer."""
+
+from __future__ import annotations
+
+import asyncio
+
+from cursor_gateway.agents.child import Child
+from cursor_gateway.core.agent_stream import AgentStream
+from cursor_gateway.errors import AgentTimedOut
+from cursor_gateway.settings import Settings
+
+# A spare has its start behind it. One that is silent for longer than a cold start takes is stuck.
+SPARE_PATIENCE = 5.0
+# After the turn's closing repetition `result` follows at once. Where a background shell keeps the
+# CLI from sending it, it never comes.
+END_OF_TURN_GRACE = 30.0
+# A tool of the agent's own may build or search for minutes without a word.
+TOOL_PATIENCE = 4
+# Between the calls that a model makes at once there is no thinking, only writing of lines.
+MOMENT = 0.25
+
+_TOO_LONG = "did not finish within {:g} seconds (total_timeout)"
+
+
+class Silence(Exception):
+    """The agent said nothing for a moment."""
+
+
+class Patience:
+    """The three time-outs of one answer, each named in its error."""
+
+    def __init__(self, settings: Settings, *, heard: bool = False, is_spare: bool = False) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + settings.total_timeout
+        self._first = SPARE_PATIENCE if is_spare else settings.first_event_timeout
+        self._heard = heard
+
+    async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
+        """What the agent writes next; None when something else happened."""
+        if self._loop.time() > self._end and not child.exited.done():
+            raise _late(_TOO_LONG, self._settings.total_timeout)
+        data = child.read_now()
+        if data is None:
+            data = await self._wait(child, stream, restless=restless)
+        self._heard = True
+        return data
+
+    async def _wait(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
+        seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
+        deadline = self._loop.time() + seconds
+        if deadline > self._end:
+            deadline, seconds, complaint = self._end, self._settings.total_timeout, _TOO_LONG
+        try:
+            return await child.read(deadline)
+        except TimeoutError:
+            if not complaint:
+                raise Silence from None
+            raise _late(complaint, seconds) from None
+
+    def _limit(self, stream: AgentStream) -> tuple[float, str]:
+        first, idle = self._first, self._settings.idle_timeout
+        if not self._heard:
+            return first, "said nothing for {:g} seconds (first_event_timeout)"
+        if stream.turn_ended:
+            return END_OF_TURN_GRACE, "ended its turn and sent no result"
+        if stream.tool_is_running:
+            idle *= TOOL_PATIENCE
+        return idle, "was silent for {:g} seconds (idle_timeout)"
+
+
+def _late(complaint: str, seconds: float) -> AgentTimedOut:
+    return AgentTimedOut(f"Cursor's agent {complaint.format(seconds)}.")
