@@ -20,7 +20,9 @@ from cursor_gateway.account import Account
 from cursor_gateway.agents.child import TERM_GRACE
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.cursor_cli import CursorCli
+from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.conversation import ToolCall, ToolResult
+from cursor_gateway.presence import versions_folder
 from cursor_gateway.relay import Relay
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspaces
@@ -65,7 +67,13 @@ class Bench:
         ids = map("call_{}".format, itertools.count(1))
         workspaces = Workspaces(self.children.scratch, "", ())
         return CursorCli(
-            self.settings, self.env, self.children, workspaces, self.relay, ids.__next__
+            self.settings,
+            self.env,
+            self.children,
+            workspaces,
+            self.relay,
+            ids.__next__,
+            KnownVersions(versions_folder(self.env)),
         )
 
     @cached_property
@@ -89,6 +97,7 @@ class Bench:
         if "account" in made:
             await self.account.close()
         if "agent" in made:
+            await self.agent.known.close()
             self.agent.spares.close()
         await self.relay.close()
         if "children" in made:

@@ -17,6 +17,7 @@ from cursor_gateway.agents.child import TERM_GRACE
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.cursor_cli import CursorCli, Located
 from cursor_gateway.agents.run import Chat, Order, Run, StartOver
+from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
 from cursor_gateway.core.errands import Errands
@@ -27,6 +28,7 @@ from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
 from cursor_gateway.journal import Record
 from cursor_gateway.mcp_bridge import Bridge
+from cursor_gateway.presence import versions_folder
 from cursor_gateway.relay import Relay
 from cursor_gateway.sessions import Ask, Sessions
 from cursor_gateway.settings import Settings
@@ -57,7 +59,13 @@ class Gateway:
         self._relay = Relay(settings.relay_hold, self.bridge.answer)
         self._call_ids = CallIds(secrets.token_bytes(32), lambda: secrets.token_hex(6))
         self.agent = CursorCli(
-            settings, env, self._children, self.workspaces, self._relay, self._call_ids.new
+            settings,
+            env,
+            self._children,
+            self.workspaces,
+            self._relay,
+            self._call_ids.new,
+            KnownVersions(versions_folder(env)),
         )
         self.account = Account(self.agent, settings)
         self._sessions = Sessions(self.agent, self._call_ids, settings.session_ttl)
@@ -290,6 +298,7 @@ class Gateway:
         """Stop every agent. `at_once` gives none of them time to leave by itself."""
         await self.bridge.close()
         await self.account.close()
+        await self.agent.known.close()
         self.agent.spares.close()
         self._sessions.close()
         await self._relay.close()

@@ -35,6 +35,11 @@ def state_folder(env: Mapping[str, str]) -> Path:
     return Path(base) / "cursor-gateway"
 
 
+def versions_folder(env: Mapping[str, str]) -> Path:
+    """What was learnt about each version of the CLI."""
+    return state_folder(env) / "versions"
+
+
 def run_folder(env: Mapping[str, str]) -> Path:
     """What belongs to running processes."""
     if runtime := env.get("XDG_RUNTIME_DIR"):

@@ -24,6 +24,7 @@ from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.isolation import isolated
 from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
 from cursor_gateway.agents.spares import Place, Spares
+from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.agent_text import (
     ModelList,
     SignIn,
@@ -138,6 +139,7 @@ class CursorCli:
         workspaces: Workspaces,
         relay: Relay,
         new_call_id: Callable[[], str],
+        known_versions: KnownVersions,
     ) -> None:
         self._settings = settings
         self._env = {name: value for name, value in env.items() if name not in _WITHHELD}
@@ -147,6 +149,8 @@ class CursorCli:
         self._workspaces = workspaces
         self._relay = relay
         self._new_call_id = new_call_id
+        # What this CLI is known to do; as good as nothing until it has said its version.
+        self.known = known_versions
         self._starts = Starts()
         self._located: Located | None = None
         self._chat_folders = _chat_folders(env)
@@ -333,7 +337,9 @@ class CursorCli:
         return best
 
     async def version(self) -> str:
-        return parse_version((await self._ask(["--version"], VERSION_TIMEOUT)).stdout)
+        version = parse_version((await self._ask(["--version"], VERSION_TIMEOUT)).stdout)
+        await self.known.recognise(version)
+        return version
 
     async def _ask(self, arguments: Sequence[str], seconds: float) -> _Said:
         """Run a short command to its end. Its stdout is a file: pipes were seen to lose the end."""
