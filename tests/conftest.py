@@ -51,6 +51,11 @@ class FakeAgent:
     home: Path
     env: dict[str, str]
 
+    @property
+    def cursor(self) -> Path:
+        """Where the CLI keeps its chats and transcripts."""
+        return Path(self.env["HOME"]) / ".cursor"
+
     def sign_out(self) -> None:
         (self.home / "account").unlink()
 

@@ -6,18 +6,19 @@ docs/cursor-agent.md. A prompt is a small program of steps in double brackets, r
     [[deaf]] [[text:Hello ]] [[text:world]] [[hang]]
 
 `[[then]]` separates what it does when it is asked again, with results. Without steps it repeats the
-prompt's last line. It uses the MCP server of its workspace as the CLI does (`[[relay:...]]`), and
-keeps its chats, by directory, for `--resume`. `$FAKE_AGENT_DIR` is its home: the file `account`
-holds the signed-in address (none: signed out), `key` the only API key that is valid, `models.txt`
-replaces the list of models, `version` its version, `habits.json` says what the model does where
-there are no steps (patterns of prompts, and steps), `no-mcp` makes it a CLI without MCP,
-`no-waiting` one that leaves where there is no prompt, `ignores-deny` one that obeys nobody, and
-every start is recorded in `calls/`. `update` mends these.
+prompt's last line. It uses the MCP server of its workspace as the CLI does (`[[relay:...]]`), keeps
+its chats and transcripts where the CLI does (fake_traces.py), runs tools of its own as far as the
+permissions allow (`[[try:...]]`, fake_permissions.py), and works only in a directory that is
+trusted. `$FAKE_AGENT_DIR` is where its switches are: the file `account` holds the signed-in address
+(none: signed out), `key` the only API key that is valid, `models.txt` replaces the list of models,
+`version` its version, `habits.json` says what the model does where there are no steps (patterns of
+prompts, and steps), `no-mcp` makes it a CLI without MCP, `no-waiting` one that leaves where there is
+no prompt, `ignores-deny` one that obeys nobody, `xdg` one that keeps its files below
+`XDG_CONFIG_HOME`, and every start is recorded in `calls/`. `update` mends these.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -33,6 +34,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from cursor_gateway.agents import demo
+from tests import fake_permissions, fake_traces
 
 if TYPE_CHECKING:
     from tests.fake_mcp import McpClient
@@ -55,6 +57,8 @@ CONFIG_RACE = (
     "Error: ENOENT: no such file or directory, rename "
     "'/home/dev/.cursor/cli-config.json.tmp' -> '/home/dev/.cursor/cli-config.json'\n"
 )
+# What makes it work in a directory that nobody has trusted yet.
+TRUSTING = {"--trust", "--force", "-f", "--yolo"}
 
 
 def account() -> str:
@@ -152,34 +156,23 @@ def take_one(counter: str) -> bool:
     return left > 0
 
 
-def chat_file(session: str) -> Path:
-    folder = hashlib.md5(str(Path.cwd()).encode(), usedforsecurity=False).hexdigest()
-    return HOME / "chats" / folder / session / "store.db"
-
-
 def recalled(session: str) -> str:
     """A chat's transcript so far; none at all for an id that is unknown here."""
-    file = chat_file(session)
+    file = fake_traces.store_of(session)
     return file.read_text() if file.exists() else ""
 
 
 def remember(session: str, transcript: str, answer: str) -> None:
-    file = chat_file(session)
+    file = fake_traces.store_of(session)
     file.parent.mkdir(parents=True, exist_ok=True)
     text = f'{transcript}\n\n<turn from="assistant">\n{answer}\n</turn>\n\n'
     file.write_bytes(text.encode("utf-8", "replace"))
+    fake_traces.write_down(session, "assistant", answer)
 
 
 def as_turn(prompt: str) -> str:
     tagged = re.search(r"^<(?:turn|tool_result|instructions)\b", prompt, re.MULTILINE)
     return prompt if tagged else f'<turn from="user">\n{prompt}\n</turn>'
-
-
-def permissions() -> dict[str, list[str]]:
-    file = Path(".cursor/cli.json")
-    if not file.exists():
-        return {"allow": [], "deny": []}
-    return dict(json.loads(file.read_text())["permissions"])
 
 
 def habit(prompt: str) -> list[tuple[str, str]]:
@@ -230,6 +223,10 @@ class Run:
             return fail(NO_AUTH)
         if take_one("config-race"):
             return fail(CONFIG_RACE)
+        if not self.options.keys() & TRUSTING and not fake_traces.is_trusted():
+            return fail((RECORDINGS / "fail_trust.stderr").read_text())
+        if "--trust" in self.options:
+            fake_traces.trust()
         session = self.options.get("--resume", "")
         if session and (not UUID.fullmatch(session) or take_one("no-resume")):
             return fail((RECORDINGS / "fail_bad_resume_id.stderr").read_text())
@@ -308,7 +305,8 @@ class Run:
     def call_until_done(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         while "[[late-mcp]]" in self.prompt and self.mcp is None:
             time.sleep(0.01)
-        if self.mcp is None or "Mcp(client:*)" not in permissions()["allow"]:
+        allowed = fake_permissions.Permissions().lets_call("client", name)
+        if self.mcp is None or not allowed:
             return {"rejected": {"reason": "", "isReadonly": False}}
         with (HOME / "mcp-calls").open("a") as calls:
             calls.write(".")
@@ -361,6 +359,7 @@ class Run:
     def do_init(self, _: str) -> None:
         if not self.begun:
             self.begun = True
+            fake_traces.write_down(self.emitter.session_id, "user", self.prompt)
             self.emitter.init(str(Path.cwd()), self.prompt)
 
     def do_text(self, text: str) -> None:
@@ -457,20 +456,37 @@ class Run:
         path = str(next(Path.cwd().glob("image-*")))
         self.emitter.tool_call("read", {"path": path}, {"success": {"content": "cat"}})
 
+    def do_try(self, argument: str) -> None:
+        """One of the agent's own tools, which does what it is for as far as the permissions allow
+        it: `[[try:read {"path": "/etc/hostname"}]]`."""
+        self.do_init("")
+        name, _, words = argument.partition(" ")
+        args = json.loads(words)
+        call_id = self.emitter.tool_call(name, args)
+        result, is_refused = fake_permissions.use(
+            name, args, asks=self.options.get("--mode") == "ask"
+        )
+        self.complete_own(name, call_id, {} if is_refused else {"args": args}, result)
+        self.results.append(json.dumps(result))
+
     def do_rejected(self, argument: str) -> None:
         """One of the agent's own tools that is refused: it comes back without its `args`."""
         self.do_init("")
         name, _, arguments = argument.partition(" ")
         call_id = self.emitter.tool_call(name, json.loads(arguments))
-        body = {f"{name}ToolCall": {"result": {"rejected": {"reason": ""}}}, "toolCallId": call_id}
+        self.complete_own(name, call_id, {}, {"rejected": {"reason": ""}})
+
+    def complete_own(
+        self, name: str, call_id: str, args: dict[str, Any], result: dict[str, Any]
+    ) -> None:
+        body = {f"{name}ToolCall": {**args, "result": result}, "toolCallId": call_id}
         event = {"type": "tool_call", "subtype": "completed", "call_id": call_id, "tool_call": body}
         self.emitter.write(event)
 
     def do_act(self, command: str) -> None:
         """Go on and execute a shell command, as far as the permissions allow it."""
         time.sleep(0.2)
-        if "Shell(*)" not in permissions()["deny"] or (HOME / "ignores-deny").exists():
-            subprocess.run(command, shell=True, check=False)
+        fake_permissions.use("shell", {"command": command}, asks=False)
 
     def do_sh(self, command: str) -> None:
         """What a tool of the agent's own does, whatever the permissions say."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +18,18 @@ RUN = ("--print", "--output-format", "stream-json", "--trust", "--model", "auto"
 DEMO = (sys.executable, "-m", "cursor_gateway.agents.demo")
 
 
-def call(fake: FakeAgent, *argv: str, prompt: str = "") -> subprocess.CompletedProcess[str]:
+def call(
+    fake: FakeAgent, *argv: str, prompt: str = "", cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        argv, env=fake.env, input=prompt, capture_output=True, text=True, check=False, timeout=60
+        argv,
+        env=fake.env,
+        input=prompt,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        cwd=cwd,
     )
 
 
@@ -129,3 +141,115 @@ def test_the_demo_agent_knows_the_sub_commands(fake: FakeAgent) -> None:
     unknown = call(fake, *DEMO, "--print", "--model", "gpt-99", prompt="hi")
     assert unknown.returncode == 1
     assert unknown.stderr.startswith("Cannot use this model: gpt-99. Available models: auto")
+
+
+DENIED = ("Read(**)", "Read(/**)", "Shell(*)", "Write(**)", "WebFetch(*)")
+TRIES = (
+    ("read", {"path": "{outside}"}, "error"),
+    ("read", {"path": "inside"}, "error"),
+    ("shell", {"command": "touch made"}, "permissionDenied"),
+    ("edit", {"path": "made", "streamContent": "x"}, "writePermissionDenied"),
+    ("glob", {"globPattern": "*"}, "success"),
+    ("webFetch", {"url": "https://example.com/x"}, "rejected"),
+)
+
+
+def workspace(tmp_path: Path, *deny: str) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".cursor").mkdir(parents=True)
+    (folder / "inside").write_text("in")
+    (tmp_path / "outside").write_text("secret")
+    permissions = {"permissions": {"allow": [], "deny": list(deny)}}
+    (folder / ".cursor" / "cli.json").write_text(json.dumps(permissions))
+    return folder
+
+
+def tried(fake: FakeAgent, folder: Path, name: str, args: dict[str, Any], *flags: str) -> Any:
+    words = json.dumps(args).replace("{outside}", str(folder.parent / "outside"))
+    done = call(fake, "cursor-agent", *RUN, *flags, prompt=f"[[try:{name} {words}]]", cwd=folder)
+    completed = [event for event in events(done.stdout) if event.get("subtype") == "completed"]
+    return completed[0]["tool_call"][f"{name}ToolCall"]
+
+
+@pytest.mark.parametrize(("name", "args", "shape"), TRIES)
+@pytest.mark.parametrize("mode", [(), ("--mode", "ask")])
+def test_what_is_denied_is_refused_in_every_mode_and_comes_back_without_its_arguments(
+    fake: FakeAgent, tmp_path: Path, name: str, args: dict[str, Any], shape: str, mode: tuple[str]
+) -> None:
+    folder = workspace(tmp_path, *DENIED)
+    body = tried(fake, folder, name, args, *mode)
+    assert list(body) == ["result"]
+    assert list(body["result"]) == [shape]
+    assert body["result"]["success"]["totalFiles"] == 0 if shape == "success" else True
+    assert not (folder / "made").exists() and "secret" not in str(body)
+
+
+def test_in_ask_mode_files_elsewhere_are_read_and_commands_run_unless_that_is_denied(
+    fake: FakeAgent, tmp_path: Path
+) -> None:
+    folder = workspace(tmp_path)
+    read = tried(fake, folder, "read", {"path": "{outside}"}, "--mode", "ask")
+    assert read["result"]["success"]["content"] == "secret"
+    tried(fake, folder, "shell", {"command": "touch made"}, "--mode", "ask")
+    assert (folder / "made").exists()
+    edit = tried(fake, folder, "edit", {"path": "x", "streamContent": "y"}, "--mode", "ask")
+    assert "writePermissionDenied" in edit["result"]
+
+
+@pytest.mark.parametrize(
+    ("token", "path", "is_read"),
+    [
+        ("Read(**)", "inside", False),
+        ("Read(**)", "{outside}", True),
+        ("Read(/**)", "{outside}", False),
+        ("Read(~/**)", "~/outside", False),
+        ("Read(~/**)", "{outside}", False),
+        ("Read(/*/**)", "inside", False),
+        ("Read(i?side)", "inside", False),
+        ("Read(/elsewhere/**)", "inside", True),
+        ("Write(**)", "inside", True),
+    ],
+)
+def test_globs_of_paths_are_about_the_workspace_the_home_or_everything(
+    fake: FakeAgent, tmp_path: Path, token: str, path: str, is_read: bool
+) -> None:
+    body = tried(fake, workspace(tmp_path, token), "read", {"path": path})
+    assert ("success" in body["result"]) is is_read
+
+
+def test_a_directory_must_be_trusted(fake: FakeAgent, tmp_path: Path) -> None:
+    folder = workspace(tmp_path)
+    untrusting = [flag for flag in RUN if flag != "--trust"]
+    done = call(fake, "cursor-agent", *untrusting, prompt="hi", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Workspace Trust Required" in done.stderr
+    assert call(fake, "cursor-agent", *untrusting, "--yolo", prompt="hi", cwd=folder).stdout
+    assert call(fake, "cursor-agent", *untrusting, prompt="hi", cwd=folder).returncode == 1
+    assert call(fake, "cursor-agent", *RUN, prompt="hi", cwd=folder).stdout
+    assert call(fake, "cursor-agent", *untrusting, prompt="hi", cwd=folder).stdout
+
+
+@pytest.mark.parametrize("told", ["", "CURSOR_CONFIG_DIR", "XDG_CONFIG_HOME"])
+def test_every_run_leaves_its_chat_and_its_transcript(
+    fake: FakeAgent, tmp_path: Path, told: str
+) -> None:
+    config = fake.cursor
+    if told == "CURSOR_CONFIG_DIR":
+        config = tmp_path / "configured"
+        fake.env[told] = str(config)
+    elif told:
+        config = tmp_path / "config" / "cursor"
+        fake.put("xdg")
+    folder = workspace(tmp_path)
+    done = call(fake, "cursor-agent", *RUN, prompt="[[text:all of it]]", cwd=folder)
+    session = events(done.stdout)[0]["session_id"]
+    digest = hashlib.md5(str(folder.resolve()).encode(), usedforsecurity=False).hexdigest()
+    assert "all of it" in (config / "chats" / digest / session / "store.db").read_text()
+    project = config / "projects" / re.sub("[^a-zA-Z0-9]", "-", str(folder)).strip("-")
+    assert {path.name for path in project.iterdir()} == {
+        *(".workspace-trusted", "worker.log", "agent-transcripts")
+    }
+    transcript = project / "agent-transcripts" / session / f"{session}.jsonl"
+    assert [json.loads(line)["role"] for line in transcript.read_text().splitlines()] == [
+        *("user", "assistant")
+    ]

@@ -63,7 +63,7 @@ async def test_two_chats_with_the_same_opening_never_cross(client: Client, fake:
 
 def transcript(fake: FakeAgent, run: dict[str, Any]) -> str:
     folder = hashlib.md5(run["cwd"].encode(), usedforsecurity=False).hexdigest()
-    chats = list((fake.home / "chats" / folder).glob("*/store.db"))
+    chats = list((fake.cursor / "chats" / folder).glob("*/store.db"))
     return max((chat.read_text() for chat in chats), key=len)
 
 
@@ -133,11 +133,10 @@ async def test_a_chat_that_the_agent_cannot_open_is_replayed(
 
 
 async def test_a_chat_whose_store_is_gone_is_replayed(start: Start, fake: FakeAgent) -> None:
-    fake.env["CURSOR_CONFIG_DIR"] = str(fake.home)  # so that the gateway finds the fake's chats
     async with start() as client:
         talk = Dialogue(client, tools=[])
         await talk.say("[[text:first]]")
-        for chat in (fake.home / "chats").glob("*/*/store.db"):
+        for chat in (fake.cursor / "chats").glob("*/*/store.db"):
             chat.unlink()
         await talk.say("[[text:second]]")
     assert resumed(fake) == [False, False]
