@@ -2,7 +2,8 @@
 
 Making and removing a directory may wait for the disk, for milliseconds in which nothing else could
 run. So one that was left as it was made serves the next run, and is removed when none comes; and
-removing is the work of a thread.
+removing is the work of a thread. The permissions that every run gets do not count as a change: most
+runs get the same.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import heapq
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cursor_gateway.errors import WorkspaceNotAllowed
 
 # Long enough for the next request of somebody who reads the answer first.
 UNUSED_LAST = 30.0
+
+# The one file that every scratch directory has.
+_FOLDER, _PERMISSIONS = ".cursor", "cli.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Workspace:
     # A directory of this run alone; the same as `path` unless the user named a real one.
     scratch: Path
     number: int
+    _made: _Made = field(compare=False, repr=False)
 
     @property
     def is_scratch(self) -> bool:
@@ -44,6 +49,12 @@ class Workspace:
         file.unlink(missing_ok=True)
         with file.open("xb") as created:
             created.write(data)
+
+    def put_permissions(self, data: bytes) -> None:
+        """Write the CLI's permissions, unless they are there, untouched, from an earlier run."""
+        if not self._made.has(data):
+            self.put(f"{_FOLDER}/{_PERMISSIONS}", data)
+            self._made.remember(data)
 
 
 class Workspaces:
@@ -73,8 +84,8 @@ class Workspaces:
         if number not in self._made:
             self._highest = max(self._highest, number)
             self._made[number] = _made(self._root / f"run-{number}")
-        scratch = self._made[number].path
-        return Workspace(chosen or scratch, scratch, number)
+        made = self._made[number]
+        return Workspace(chosen or made.path, made.path, number, made)
 
     def release(self, workspace: Workspace) -> None:
         if not self._made[workspace.number].is_untouched():
@@ -105,18 +116,45 @@ class Workspaces:
         removing.add_done_callback(give_back)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Made:
     path: Path
     # What it was when it was made, so that a changed one is noticed.
     identity: tuple[int, ...]
+    # The permissions that we put there, and what their folder and their file were then.
+    permissions: bytes = b""
+    written: tuple[int, ...] = ()
 
-    def is_untouched(self) -> bool:
-        """Whether it is what we made, with nothing in it; an agent may do anything."""
+    def has(self, permissions: bytes) -> bool:
         try:
-            return _identity(self.path) == self.identity and _is_empty(self.path)
+            return self.permissions == permissions and self._as_written() == self.written
         except OSError:
             return False
+
+    def remember(self, permissions: bytes) -> None:
+        self.permissions, self.written = permissions, self._as_written()
+
+    def is_untouched(self) -> bool:
+        """Whether it is what we made, with what we put there; an agent may do anything."""
+        try:
+            return _identity(self.path) == self.identity and self._has_nothing_else()
+        except OSError:
+            return False
+
+    def _has_nothing_else(self) -> bool:
+        if not self.permissions:
+            return not _names(self.path)
+        return (
+            _names(self.path) == [_FOLDER]
+            and _names(self.path / _FOLDER) == [_PERMISSIONS]
+            and self._as_written() == self.written
+        )
+
+    def _as_written(self) -> tuple[int, ...]:
+        folder = self.path / _FOLDER
+        file = os.lstat(folder / _PERMISSIONS)
+        # The time of the last change, which no program can set, tells of every write.
+        return (*_identity(folder), file.st_ino, file.st_mode, file.st_size, file.st_ctime_ns)
 
 
 def _made(path: Path) -> _Made:
@@ -137,5 +175,5 @@ def _identity(directory: Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_mode
 
 
-def _is_empty(directory: Path) -> bool:
-    return not os.listdir(directory)  # noqa: PTH208 - a Path takes four times as long
+def _names(directory: Path) -> list[str]:
+    return os.listdir(directory)  # noqa: PTH208 - a Path takes four times as long

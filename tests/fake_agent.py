@@ -12,8 +12,8 @@ permissions allow (`[[try:...]]`, fake_permissions.py), and works only in a dire
 trusted. `$FAKE_AGENT_DIR` is where its switches are: the file `account` holds the signed-in address
 (none: signed out), `key` the only API key that is valid, `models.txt` replaces the list of models,
 `version` its version, `habits.json` says what the model does where there are no steps (patterns of
-prompts, and steps), `no-mcp` makes it a CLI without MCP, `no-waiting` one that leaves where there is
-no prompt, `ignores-deny` one that obeys nobody, `xdg` one that keeps its files below
+prompts, and steps), `no-mcp` makes it a CLI without MCP, `no-waiting` one that leaves where there
+is no prompt, `ignores-deny` one that obeys nobody, `xdg` one that keeps its files below
 `XDG_CONFIG_HOME`, and every start is recorded in `calls/`. `update` mends these.
 """
 
@@ -458,10 +458,10 @@ class Run:
 
     def do_try(self, argument: str) -> None:
         """One of the agent's own tools, which does what it is for as far as the permissions allow
-        it: `[[try:read {"path": "/etc/hostname"}]]`."""
+        it: `[[try:read {"path": "$PWD/notes"}]]`."""
         self.do_init("")
         name, _, words = argument.partition(" ")
-        args = json.loads(words)
+        args = json.loads(words.replace("$PWD", str(Path.cwd())))
         call_id = self.emitter.tool_call(name, args)
         result, is_refused = fake_permissions.use(
             name, args, asks=self.options.get("--mode") == "ask"

@@ -22,6 +22,7 @@ from cursor_gateway.agents import elsewhere
 from cursor_gateway.agents.child import Child, Command, encoded
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.isolation import isolated
+from cursor_gateway.agents.permissions import permissions
 from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
 from cursor_gateway.agents.spares import Place, Spares
 from cursor_gateway.agents.version_facts import KnownVersions
@@ -153,6 +154,7 @@ class CursorCli:
         self.known = known_versions
         self._starts = Starts()
         self._located: Located | None = None
+        self._home = Path(env.get("HOME", "~")).expanduser().resolve()
         self._chat_folders = _chat_folders(env)
         self.spares = Spares(settings.warm, self._starts, self._launch_spare, self._discard)
 
@@ -251,13 +253,14 @@ class CursorCli:
         located = self._located or self.locate()
         flags = self._flags(order, workspace, is_elsewhere=bool(located.reach))
         log.debug("starting %s", [*located.argv, *flags])
-        permissions = _permissions(order) if order.conversation.callable_tools else b""
+        # A real workspace is the user's, also in what an agent may do there.
+        denials = permissions(order, workspace, self._home) if workspace.is_scratch else b""
         if located.reach:
-            argv = self._carried(located, flags, workspace.scratch.name, permissions.decode())
+            argv = self._carried(located, flags, workspace.scratch.name, denials.decode())
             return self._children.spawn(Command(argv, self._encoded_env, workspace.path, prompt))
         argv = [*located.argv, *flags]
-        if permissions:
-            workspace.put(".cursor/cli.json", permissions)
+        if denials:
+            workspace.put_permissions(denials)
         if line is not None:
             servers = self._relay.configuration(line)
             workspace.put(".cursor/mcp.json", orjson.dumps(servers))
@@ -378,19 +381,6 @@ class CursorCli:
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
-
-
-def _permissions(order: Order) -> bytes:
-    """Make the CLI refuse its own tools: a call of them is the client's, or nobody's.
-
-    The CLI obeys `deny` above all else, so with the relay only what is not on either list
-    keeps the user's own MCP servers out. Reading is left to it where it shall look at images.
-    """
-    denied = ["Shell(*)", "Write(**)", "WebFetch(*)"]
-    denied += [] if order.conversation.has_images else ["Read(**)"]
-    denied += [] if order.by_relay else ["Mcp(*:*)"]
-    allowed = [f"Mcp({SERVER}:*)"] if order.by_relay else []
-    return orjson.dumps({"permissions": {"allow": allowed, "deny": denied}})
 
 
 @dataclass(frozen=True, slots=True)

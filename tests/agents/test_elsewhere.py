@@ -185,10 +185,19 @@ async def test_the_clients_tools_go_by_text_and_the_agents_own_are_denied(
     assert "notes.txt" in there.fake.runs()[-1]["prompt"]
 
 
-async def test_the_deny_list_is_obeyed_over_there(far: Client, there: OtherSide) -> None:
+@pytest.mark.parametrize("tools", [[BASH], []])
+async def test_the_deny_list_is_obeyed_over_there(
+    far: Client, there: OtherSide, tools: list[Any]
+) -> None:
     marker = there.root / "acted"
-    await far.answer(f"[[act:touch {shlex.quote(str(marker))}]][[text:done]]", tools=[BASH])
+    await far.answer(f"[[act:touch {shlex.quote(str(marker))}]][[text:done]]", tools=tools)
     assert there.fake.runs() and not marker.exists()
+
+
+async def test_a_plain_chat_reads_no_file_over_there(far: Client, there: OtherSide) -> None:
+    (there.root / "diary").write_text("dear diary")
+    words = json.dumps({"path": str(there.root / "diary")})
+    assert "Permission denied" in await far.content(f"[[try:read {words}]][[say-result]]")
 
 
 async def test_a_chat_is_taken_up_in_the_same_directory(far: Client, there: OtherSide) -> None:

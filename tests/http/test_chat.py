@@ -150,7 +150,7 @@ async def test_images_become_files_that_the_prompt_names(client: Client, fake: F
     ]
     await client.answer([{"role": "user", "content": parts}])
     (run,) = fake.runs()
-    assert run["files"] == ["image-1.png"]
+    assert run["files"] == [".cursor", "image-1.png"]
     assert "image-1.png" in run["prompt"]
     assert "https://example.com/cat.png" in run["prompt"]
 
@@ -225,7 +225,7 @@ async def test_the_agent_is_called_as_the_contract_says(client: Client, fake: Fa
         *("--workspace", workspace, "--model", "composer-2.5", "--mode", "ask"),
     ]
     assert run["cwd"] == workspace
-    assert run["files"] == []
+    assert run["files"] == [".cursor"]
 
 
 async def test_an_empty_answer_is_an_answer(client: Client) -> None:

@@ -162,7 +162,7 @@ async def test_scratch_directories_are_empty_of_their_own_and_removed(
         assert directory.parent.name.startswith("cursor-gateway-")
 
 
-async def test_a_scratch_directory_that_was_left_empty_serves_the_next_run(
+async def test_a_scratch_directory_that_was_left_as_it_was_serves_the_next_run(
     start: Start, fake: FakeAgent
 ) -> None:
     async with start(session_reuse=False) as client:
@@ -170,7 +170,7 @@ async def test_a_scratch_directory_that_was_left_empty_serves_the_next_run(
             await client.content("[[text:one]]")
             await _agent_has_left(client)
     assert len({(run["cwd"], run["inode"]) for run in fake.runs()}) == 1
-    assert all(run["files"] == [] for run in fake.runs())
+    assert all(run["files"] == [".cursor"] for run in fake.runs())
 
 
 async def _agent_has_left(client: Client) -> None:
@@ -187,7 +187,7 @@ async def test_a_scratch_directory_that_was_changed_serves_nobody(
         await client.content(f"[[{vice}]][[text:one]]")
         await eventually(lambda: not Path(fake.runs()[0]["cwd"]).exists())
         await client.content("[[text:two]]")
-    assert fake.runs()[1]["files"] == []
+    assert fake.runs()[1]["files"] == [".cursor"]
     assert fake.runs()[1]["mode"] == 0o40700
 
 

@@ -173,7 +173,10 @@ async def test_the_workspace_says_what_the_agent_may_do(client: Client, fake: Fa
     assert json.loads((folder / "cli.json").read_text()) == {
         "permissions": {
             "allow": ["Mcp(client:*)"],
-            "deny": ["Shell(*)", "Write(**)", "WebFetch(*)", "Read(**)"],
+            "deny": [
+                *("Write(**)", "Write(/**)", "Shell(*)", "WebFetch(*)"),
+                *("Read(**)", "Read(/**)", "Read(~/**)"),
+            ],
         }
     }
     (server,) = json.loads((folder / "mcp.json").read_text())["mcpServers"].values()

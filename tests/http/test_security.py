@@ -388,7 +388,7 @@ async def test_an_image_is_named_by_the_gateway(client: Client, fake: FakeAgent)
         text = {"type": "text", "text": "[[text:seen]]"}
         message = {"role": "user", "content": [picture, text]}
         assert await client.content([message], headers={"X-Cursor-Session": "off"}) == "seen"
-        assert fake.runs()[-1]["files"] == ["image-1.gif"]
+        assert fake.runs()[-1]["files"] == [".cursor", "image-1.gif"]
 
 
 @pytest.mark.parametrize(
