@@ -219,7 +219,7 @@ class Gateway:
         order = self._order(ask)
         messages = order.conversation.messages + turn.retry
         order = replace(order, conversation=replace(order.conversation, messages=messages))
-        if ask.may_resume and run.session_id and turn.ended_with_agent:
+        if ask.may_resume and run.is_resumable and turn.ended_with_agent:
             order = replace(order, chat=self.agent.keep(run), known=len(messages) - 1)
         else:
             self.agent.end(run)

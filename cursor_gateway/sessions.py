@@ -197,7 +197,7 @@ class Sessions:
     # Chats that wait for the user
 
     def keep(self, ask: Ask, run: Run, seen: History) -> Chat | None:
-        if not ask.may_resume or not run.session_id:
+        if not ask.may_resume or not run.is_resumable:
             self._agent.end(run)
             return None
         # Each has a key or two.

@@ -522,6 +522,24 @@ class Run:
         )
         (HOME / "stranger").write_text(str(child.pid))
 
+    def do_background_shell(self, command: str) -> None:
+        """A shell that the agent leaves running, in a process group of its own."""
+        args = {"command": command, "isBackground": True}
+        self.do_init("")
+        subprocess.Popen(["sh", "-c", command], start_new_session=True)
+        self.emitter.tool_call("shell", args, {"success": {"command": command, "exitCode": 0}})
+
+    def do_notify(self, subtype: str) -> None:
+        """`task_notification` or `background_shell_timeout`: notices, which are no words."""
+        self.do_init("")
+        self.emitter.write({"type": "system", "subtype": subtype} | self.emitter._stamp())
+
+    def do_nag(self, subtype: str) -> None:
+        """The same notice again and again, and never a `result`."""
+        while True:
+            self.do_notify(subtype)
+            time.sleep(0.02)
+
     def do_litter(self, _: str) -> None:
         Path("litter").write_text("")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 from cursor_gateway.agents.child import Child
 from cursor_gateway.core.agent_stream import AgentStream
@@ -12,8 +13,8 @@ from cursor_gateway.settings import Settings
 # A spare has its start behind it. One that is silent for longer than a cold start takes is stuck.
 SPARE_PATIENCE = 5.0
 # After the turn's closing repetition `result` follows at once. Where a background shell keeps the
-# CLI from sending it, it never comes.
-END_OF_TURN_GRACE = 30.0
+# CLI from sending it (2026.08.25), it never comes, and the client waits for no more than the end.
+END_OF_TURN_GRACE = 5.0
 # A tool of the agent's own may build or search for minutes without a word.
 TOOL_PATIENCE = 4
 # Between the calls that a model makes at once there is no thinking, only writing of lines.
@@ -26,6 +27,10 @@ class Silence(Exception):
     """The agent said nothing for a moment."""
 
 
+class NoResult(Exception):
+    """The turn has ended, its text is whole, and no `result` follows."""
+
+
 class Patience:
     """The three time-outs of one answer, each named in its error."""
 
@@ -35,9 +40,12 @@ class Patience:
         self._end = self._loop.time() + settings.total_timeout
         self._first = SPARE_PATIENCE if is_spare else settings.first_event_timeout
         self._heard = heard
+        # When the turn's closing repetition is old enough. Notices that follow it change nothing.
+        self._result_due = math.inf
 
     async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
         """What the agent writes next; None when something else happened."""
+        self._note_end_of_turn(stream)
         if self._loop.time() > self._end and not child.exited.done():
             raise _late(_TOO_LONG, self._settings.total_timeout)
         data = child.read_now()
@@ -48,22 +56,31 @@ class Patience:
 
     async def _wait(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
         seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
-        deadline = self._loop.time() + seconds
+        deadline = min(self._loop.time() + seconds, self._result_due)
         if deadline > self._end:
             deadline, seconds, complaint = self._end, self._settings.total_timeout, _TOO_LONG
         try:
             return await child.read(deadline)
         except TimeoutError:
+            if self._loop.time() >= self._result_due:
+                raise NoResult from None
             if not complaint:
                 raise Silence from None
             raise _late(complaint, seconds) from None
+
+    def _note_end_of_turn(self, stream: AgentStream) -> None:
+        now = self._loop.time()
+        if not stream.turn_ended:
+            self._result_due = math.inf
+        elif self._result_due == math.inf:
+            self._result_due = min(now + END_OF_TURN_GRACE, self._end)
+        if now >= self._result_due:
+            raise NoResult
 
     def _limit(self, stream: AgentStream) -> tuple[float, str]:
         first, idle = self._first, self._settings.idle_timeout
         if not self._heard:
             return first, "said nothing for {:g} seconds (first_event_timeout)"
-        if stream.turn_ended:
-            return END_OF_TURN_GRACE, "ended its turn and sent no result"
         if stream.tool_is_running:
             idle *= TOOL_PATIENCE
         return idle, "was silent for {:g} seconds (idle_timeout)"

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 
 from cursor_gateway.agents.child import Child
 from cursor_gateway.agents.children import Children
-from cursor_gateway.agents.patience import Patience, Silence
+from cursor_gateway.agents.patience import NoResult, Patience, Silence
 from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.core.agent_text import classify_failure, is_config_race
 from cursor_gateway.core.conversation import Conversation, ToolResult
@@ -172,6 +172,12 @@ class Run:
         return self._stream.session_id
 
     @property
+    def is_resumable(self) -> bool:
+        """Whether its chat may be taken up once it has finished: not where it was stopped before
+        its `result`, since it may not have written down what it said."""
+        return bool(self._stream.session_id) and not self._stream.lacks_result
+
+    @property
     def is_waiting(self) -> bool:
         """Whether the agent lives and a result can still reach it."""
         return (
@@ -200,6 +206,8 @@ class Run:
                 data = await self._patience.read(child, self._stream, restless=restless)
             except Silence:
                 return []
+            except NoResult:
+                return self._stream.conclude()
             except AgentTimedOut:
                 if not self._is_unheard_spare:
                     raise
@@ -209,6 +217,8 @@ class Run:
                 await self._check(events)
                 return events
             if data == b"":
+                if self._stream.turn_ended and await child.exit_code(LAST_WORDS) in (0, None):
+                    return self._stream.conclude()
                 await self._died(child)
 
     def put_back(self, events: Sequence[Event], usage: Usage | None) -> None:
@@ -234,7 +244,8 @@ class Run:
             done.set_result(None)
             return done
         self._is_over = True
-        patience = LINGER_GRACE if self._stream.finished else 0.0
+        leaves = self._stream.finished and not self._stream.lacks_result
+        patience = LINGER_GRACE if leaves else 0.0
         return self._children.retire(child, patience, then)
 
     async def _start(self) -> Child:

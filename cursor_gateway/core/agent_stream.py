@@ -1,6 +1,7 @@
 """AgentStream: what the CLI writes with `--output-format stream-json`, as events.
 
-Only a `result` line makes an answer. Everything else that the CLI may write (unknown event types,
+Only a `result` line makes an answer, or a turn whose text is whole where a background shell keeps
+the CLI from writing one (`turn_ended`, `conclude`). Everything else that the CLI may write (unknown event types,
 notices, blank lines, half a line at its death) is passed over, and the last of what was not JSON is
 kept, because that is where the reason of a failure sometimes stands.
 
@@ -77,8 +78,13 @@ class AgentStream:
         # The CLI's own word that the run failed. Set at most once, after the events before it.
         self.failure: GatewayError | None = None
         self.finished = False
-        # The turn's closing repetition came; a healthy CLI sends `result` right after it.
-        self.turn_ended = False
+        # The CLI never wrote `result`; its turn was whole all the same.
+        self.lacks_result = False
+
+    @property
+    def turn_ended(self) -> bool:
+        """Whether the text is whole; a healthy CLI sends `result` right after its end."""
+        return self._tracker.turn_ended and not self.finished
 
     @property
     def tool_is_running(self) -> bool:
@@ -118,6 +124,13 @@ class AgentStream:
             self._text.close(events)
         return events
 
+    def conclude(self) -> list[Event]:
+        """The turn has ended and no `result` comes: the answer is finished, its usage unknown."""
+        self.finished = self.lacks_result = True
+        events: list[Event] = []
+        self._text.close(events)
+        return [*events, Finished("stop", None)]
+
     def _take(self, block: bytes, events: list[Event]) -> None:
         """Whole lines: the texts of deltas, and in between what else there is."""
         if len(block) > _LONG_BLOCK:
@@ -135,7 +148,6 @@ class AgentStream:
     def _take_deltas(self, deltas: list[bytes], events: list[Event]) -> None:
         if not deltas or self.finished:
             return
-        self.turn_ended = False
         # No text has more units than its JSON has bytes.
         longest = max(map(len, deltas))
         for at, delta in enumerate(deltas):
@@ -173,7 +185,6 @@ class AgentStream:
     def _event(self, kind: str, event: dict[str, Any], events: list[Event]) -> None:
         if self.finished or self._is_failure(event):
             return
-        self.turn_ended = kind == "assistant" and "timestamp_ms" not in event
         self._say(self._tracker.event(kind, event), events)
         if kind == "thinking":
             self._text.let_go(events)

@@ -29,6 +29,9 @@ from typing import Any
 
 _AFTER_A_REPETITION = frozenset({"interaction_query", "retry", "connection"})
 _EMPTIES_THE_BUFFER = frozenset({"interaction_query", "retry"})
+# What only a turn that goes on brings. Notices (`system`) are none of it, nor is the end of a call:
+# both come of what runs in the background.
+_GOES_ON = frozenset({"assistant", "thinking", "interaction_query", "retry", "connection"})
 
 
 class DeltaTracker:
@@ -40,9 +43,13 @@ class DeltaTracker:
         self._flushed = 0
         self._pending_units = 0
         self._held = ""
+        # The turn's closing repetition came, and it repeats what was said: the text is whole.
+        self.turn_ended = False
 
     def event(self, kind: str, event: Mapping[str, Any]) -> str:
         """The words that an event of the agent adds to the answer."""
+        if kind in _GOES_ON:
+            self.turn_ended = False
         if kind == "assistant":
             return self._assistant(event)
         settled = self._settle(kind) if self._held else ""
@@ -52,10 +59,12 @@ class DeltaTracker:
             self._forget_pending()
         elif kind == "tool_call" and event.get("subtype") == "started":
             self._forget_pending()
+            self.turn_ended = False
         return settled
 
     def delta(self, text: str) -> str:
         """The words of a delta, as far as it is known to be one."""
+        self.turn_ended = False
         settled = self._settle("assistant") if self._held else ""
         may_repeat = self._partial and _units(text) == self._pending_units
         if may_repeat and text == self._pending():
@@ -83,7 +92,8 @@ class DeltaTracker:
         text = _text_of(event)
         if self._partial and ("timestamp_ms" not in event or event.get("model_call_id")):
             settled = self._settle("assistant") if self._held else ""
-            return settled + self._flush(text) if text else settled
+            closes = not event.keys() & {"timestamp_ms", "model_call_id"}
+            return settled + self._flush(text, closes=closes) if text else settled
         return self.delta(text)
 
     def _settle(self, next_kind: str) -> str:
@@ -93,12 +103,14 @@ class DeltaTracker:
             return ""
         return self._emit(held)
 
-    def _flush(self, text: str) -> str:
+    def _flush(self, text: str, *, closes: bool) -> str:
         """The whole buffer again; what we lack of it (older CLIs send no deltas) is new."""
         pending = self._pending()
+        fits = text.startswith(pending)
         self._forget_pending()
-        added = self._emit(text[len(pending) :]) if text.startswith(pending) else ""
+        added = self._emit(text[len(pending) :]) if fits else ""
         self._forget_pending()
+        self.turn_ended = closes and fits
         return added
 
     def _missing_from(self, answer: object) -> str:

@@ -101,6 +101,25 @@ def test_without_the_partial_flag_each_segment_comes_once(fake: FakeAgent) -> No
     assert [said(event) for event in lines if event["type"] == "assistant"] == ["ab", "c"]
 
 
+def test_a_background_shell_comes_back_at_once_and_notices_are_no_words(fake: FakeAgent) -> None:
+    prompt = (
+        "[[text:a]][[background-shell:sleep 0.1]][[text:b]][[end-turn]]"
+        "[[notify:background_shell_timeout]][[exit:0]]"
+    )
+    lines = events(
+        call(fake, "cursor-agent", *RUN, "--stream-partial-output", prompt=prompt).stdout
+    )
+    shape = [(event["type"], event.get("subtype"), "timestamp_ms" in event) for event in lines]
+    assert shape[-5:] == [
+        ("tool_call", "started", True),
+        ("tool_call", "completed", True),
+        ("assistant", None, True),
+        ("assistant", None, False),
+        ("system", "background_shell_timeout", True),
+    ]
+    assert lines[-5]["tool_call"]["shellToolCall"]["args"]["isBackground"] is True
+
+
 def test_status_exits_with_0_signed_in_or_not(fake: FakeAgent) -> None:
     signed_in = call(fake, "cursor-agent", "status")
     assert (signed_in.returncode, "✓ Logged in as dev@example.com" in signed_in.stdout) == (0, True)

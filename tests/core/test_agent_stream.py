@@ -300,8 +300,53 @@ def test_the_end_of_a_turn_is_noticed_before_its_result() -> None:
     assert not stream.turn_ended
     stream.feed(lines(assistant("a")))
     assert stream.turn_ended
-    stream.feed(lines({"type": "thinking", "text": "more"}))
+    assert stream.conclude() == [Finished("stop", None)]
+    assert stream.finished and stream.lacks_result and not stream.turn_ended
+
+
+CALL = {"type": "tool_call", "call_id": "c", "tool_call": {"shellToolCall": {}}}
+
+
+@pytest.mark.parametrize(
+    ("event", "is_over"),
+    [
+        ({"type": "thinking", "text": "more"}, False),
+        (CALL | {"subtype": "started"}, False),
+        ({"type": "interaction_query", "subtype": "request"}, False),
+        ({"type": "retry", "subtype": "starting"}, False),
+        (assistant("b", timestamp_ms=1), False),
+        (CALL | {"subtype": "completed"}, True),
+        ({"type": "system", "subtype": "background_shell_timeout"}, True),
+        ({"type": "system", "subtype": "task_notification"}, True),
+        ({"type": "from the future"}, True),
+    ],
+)
+def test_only_what_a_turn_brings_shows_that_it_goes_on(
+    event: dict[str, Any], is_over: bool
+) -> None:
+    for written in (lines(event), stringified(event)):
+        stream = AgentStream(partial=True)
+        stream.feed(lines(assistant("a", timestamp_ms=1), assistant("a")) + written)
+        assert stream.turn_ended is is_over
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        assistant("something else"),
+        assistant("ab", model_call_id="m-0"),
+        assistant(""),
+    ],
+)
+def test_text_that_no_closing_repetition_confirms_is_not_known_to_be_whole(
+    closing: dict[str, Any],
+) -> None:
+    stream = AgentStream(partial=True)
+    stream.feed(lines(assistant("ab", timestamp_ms=1), closing))
     assert not stream.turn_ended
+    segments = AgentStream(partial=False)
+    segments.feed(lines(assistant("ab")))
+    assert not segments.turn_ended
 
 
 def test_a_result_that_only_looks_finished_is_waited_for() -> None:

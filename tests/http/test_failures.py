@@ -156,15 +156,6 @@ async def test_a_running_tool_may_be_silent_for_longer(start: Start) -> None:
         assert status == 504 and "1.2 seconds" in error["message"]
 
 
-async def test_a_turn_that_ends_without_result_is_given_up(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.patience.END_OF_TURN_GRACE", 0.2)
-    async with start() as client:
-        status, error = await client.error("[[text:done]][[end-turn]][[hang]]")
-        assert status == 504 and "no result" in error["message"]
-
-
 @pytest.mark.parametrize(
     ("body", "code"),
     [
