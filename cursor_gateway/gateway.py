@@ -242,7 +242,8 @@ class Gateway:
         self.account.trust_sign_in()
         self._channel.count(_channel_of(ask, run, turn), run)
         seen = told.after(ask.whole)
-        if turn.leaves_agent_waiting and run.is_waiting:
+        can_return = ask.conversation.calls_have_ids
+        if can_return and turn.leaves_agent_waiting and run.is_waiting:
             run.put_back(turn.unread, turn.usage)
             self._sessions.park(ask, run, seen, told.calls)
             return

@@ -114,6 +114,8 @@ class Conversation:
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool = True
+    # Whether the client learns a call's id, and can bring its result to the agent that waits.
+    calls_have_ids: bool = True
 
     @property
     def callable_tools(self) -> tuple[ToolSpec, ...]:

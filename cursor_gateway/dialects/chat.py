@@ -57,23 +57,28 @@ EXAMPLE: Mapping[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]
 
 def parse(body: Mapping[str, Any]) -> ChatExchange:
     _refuse_what_cannot_be_done(body)
+    # Before all else: who sends nothing at all is told of what matters most.
+    messages = parse_messages(body, _message)
     options = body.get("stream_options") or {}
     tools = _tools(body)
+    legacy = not body.get("tools") and bool(body.get("functions"))
     return ChatExchange(
         conversation=Conversation(
             model=parse_model(body),
-            messages=parse_messages(body, _message),
+            messages=messages,
             max_tokens=optional_count(body, "max_completion_tokens")
             or optional_count(body, "max_tokens"),
             stop=string_list(body.get("stop"), "stop"),
             output=_output(body.get("response_format")),
             tools=tools,
             tool_choice=_tool_choice(body, tools),
-            parallel_calls=body.get("parallel_tool_calls") is not False,
+            # A legacy answer has room for one call, without its id.
+            parallel_calls=not legacy and body.get("parallel_tool_calls") is not False,
+            calls_have_ids=not legacy,
         ),
         stream=optional_bool(body, "stream"),
         include_usage=optional_bool(expect_object(options, "stream_options"), "include_usage"),
-        legacy=not body.get("tools") and bool(body.get("functions")),
+        legacy=legacy,
     )
 
 
@@ -82,7 +87,7 @@ class ChatExchange:
     conversation: Conversation
     stream: bool
     include_usage: bool
-    # The client knows `functions` only: it looks for `function_call` in the answer.
+    # The client knows `functions` only: the call in the answer is its `function_call`.
     legacy: bool = False
 
     def encoder(self, answer_id: str, created: int) -> ChatEncoder:
@@ -148,14 +153,14 @@ class ChatEncoder:
 
     def _call(self, call: ToolCall, frames: list[bytes]) -> None:
         """The whole call in one chunk, so that name and id come once: some clients add them up."""
-        delta: dict[str, Any] = {"tool_calls": [{"index": self._calls, **_tool_call(call)}]}
-        if self._legacy and not self._calls:
-            delta["function_call"] = {"name": call.name, "arguments": call.arguments}
+        delta: dict[str, Any] = {"function_call": _function(call)}
+        if not self._legacy:
+            delta = {"tool_calls": [{"index": self._calls, **_tool_call(call)}]}
         self._calls += 1
         frames += (self._choice_head, orjson.dumps(delta), _DELTA_TAIL[1:])
 
     def _finish(self, event: Finished, frames: list[bytes]) -> None:
-        reason = orjson.dumps(event.reason)
+        reason = orjson.dumps(_reason(event, legacy=self._legacy))
         extra = b"," + orjson.dumps(event.extension)[1:-1] if event.loop else b""
         frames.append(
             self._choice_head + b'{},"finish_reason":' + reason + b"}]" + extra + b"}\n\n"
@@ -210,24 +215,33 @@ class ChatFold:
         message: dict[str, Any] = {"role": "assistant", "content": said}
         if self._calls:
             message["content"] = said or None
-            message["tool_calls"] = [_tool_call(call) for call in self._calls]
         if self._calls and self._legacy:
-            message["function_call"] = message["tool_calls"][0]["function"]
+            message["function_call"] = _function(self._calls[0])
+        elif self._calls:
+            message["tool_calls"] = [_tool_call(call) for call in self._calls]
         if self._thinking:
             message["reasoning_content"] = "".join(self._thinking)
         choice = {
             "index": 0,
             "message": message,
             "logprobs": None,
-            "finish_reason": self._finished.reason,
+            "finish_reason": _reason(self._finished, legacy=self._legacy),
         }
         body = self._fields | {"choices": [choice], "usage": render_usage(self._finished.usage)}
         return body | self._finished.extension
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
+    return {"id": call.id, "type": "function", "function": _function(call)}
+
+
+def _function(call: ToolCall) -> dict[str, str]:
+    return {"name": call.name, "arguments": call.arguments}
+
+
+def _reason(finished: Finished, *, legacy: bool) -> str:
+    is_legacy_call = legacy and finished.reason == "tool_calls"
+    return "function_call" if is_legacy_call else finished.reason
 
 
 def _refuse_what_cannot_be_done(body: Mapping[str, Any]) -> None:

@@ -37,11 +37,12 @@ def parse(body: Mapping[str, Any]) -> CompletionsExchange:
     for name in ("n", "best_of"):
         if body.get(name) not in (None, 1):
             raise UnsupportedParameter(f"Only one choice is possible: `{name}`.", param=name)
+    prompt = _prompt(body.get("prompt"))
     options = expect_object(body.get("stream_options") or {}, "stream_options")
     return CompletionsExchange(
         conversation=Conversation(
             model=parse_model(body),
-            messages=(Message("user", (Text(_prompt(body.get("prompt"))),)),),
+            messages=(Message("user", (Text(prompt),)),),
             max_tokens=optional_count(body, "max_tokens"),
             stop=string_list(body.get("stop"), "stop"),
         ),

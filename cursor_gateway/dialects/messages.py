@@ -76,12 +76,13 @@ def parse(body: Mapping[str, Any]) -> MessagesExchange:
     if body.get("thread") is not None:
         # The next request would bring only its new messages. The SDK then sends the whole history.
         raise UnsupportedParameter("No threads are kept: send the whole history.", param="thread")
+    turns = parse_messages(body, _turn)
     tools = parse_tools(expect_list(body.get("tools") or [], "tools"))
     choice = expect_object(body.get("tool_choice") or {}, "tool_choice")
     return MessagesExchange(
         conversation=Conversation(
             model=parse_model(body),
-            messages=(*_system(body.get("system")), *parse_messages(body, _turn)),
+            messages=(*_system(body.get("system")), *turns),
             max_tokens=optional_count(body, "max_tokens"),
             stop=string_list(body.get("stop_sequences"), "stop_sequences"),
             output=_output(body),

@@ -60,6 +60,7 @@ def parse(body: Mapping[str, Any], kept: Kept = NOTHING_KEPT) -> ResponsesExchan
         dereferenced(item, kept, f"input[{at}]")
         for at, item in enumerate(input_items(body.get("input")))
     ]
+    asked = _asked(given)
     tools, origins = parse_response_tools(expect_list(body.get("tools") or [], "tools"))
     return ResponsesExchange(
         conversation=Conversation(
@@ -67,7 +68,7 @@ def parse(body: Mapping[str, Any], kept: Kept = NOTHING_KEPT) -> ResponsesExchan
             messages=(
                 *parse_instructions(body.get("instructions")),
                 *parse_items(earlier_items(kept, previous), "previous_response_id"),
-                *_asked(given),
+                *asked,
             ),
             max_tokens=optional_count(body, "max_output_tokens"),
             output=_output(body.get("text")),

@@ -11,7 +11,7 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from pydantic import BaseModel
 
-from tests.conftest import Client, FakeAgent, Start
+from tests.conftest import Client, FakeAgent, Start, eventually
 
 
 def sdk(client: Client, **options: Any) -> openai.AsyncOpenAI:
@@ -72,6 +72,32 @@ async def test_parse_gives_a_typed_object(client: Client) -> None:
         prompt = '[[nth:{"name": "Ada"}|{"name": "Ada", "age": 36}]]'
         answer = await api.chat.completions.parse(**asking(prompt), response_format=Person)
     assert answer.choices[0].message.parsed == Person(name="Ada", age=36)
+
+
+@pytest.mark.parametrize("step", ["call", "relay"])
+async def test_old_scripts_call_a_function(client: Client, fake: FakeAgent, step: str) -> None:
+    functions: Any = [{"name": "ls", "parameters": {"type": "object"}}]
+    asked = asking(f"[[text:Well.]][[{step}:ls {{}}]][[then]][[text:Done.]]")
+    asked |= {"functions": functions}
+    async with sdk(client) as api:
+        [choice] = (await api.chat.completions.create(**asked)).choices
+        stream = await api.chat.completions.create(**asked, stream=True)
+        chunks = [chunk.choices[0] async for chunk in stream]
+        # Nobody waits for a client that cannot say whose result it brings.
+        await eventually(lambda: not fake.processes())
+        asked["messages"] += [
+            choice.message.model_dump(exclude_none=True),
+            {"role": "function", "name": "ls", "content": "a.txt"},
+        ]
+        after = await api.chat.completions.create(**asked)
+    assert after.choices[0].message.content == "Done."
+    assert "a.txt" in fake.runs()[-1]["prompt"]
+    assert choice.finish_reason == chunks[-1].finish_reason == "function_call"
+    assert choice.message.function_call is not None and choice.message.tool_calls is None
+    assert choice.message.function_call.name == "ls"
+    made = [chunk.delta.function_call for chunk in chunks if chunk.delta.function_call]
+    assert [(call.name, call.arguments) for call in made] == [("ls", "{}")]
+    assert not any(chunk.delta.tool_calls for chunk in chunks)
 
 
 async def test_old_scripts_complete_a_prompt(client: Client) -> None:
@@ -146,7 +172,6 @@ LS = {
 FORMATS: dict[str, dict[str, Any]] = {
     "nested": {"tools": [{"type": "function", "function": {"name": "ls", "parameters": LS}}]},
     "flat": {"tools": [{"name": "ls", "description": "List", "input_schema": LS}]},
-    "functions": {"functions": [{"name": "ls", "parameters": LS}]},
 }
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from cursor_gateway.core.conversation import ImageLink, ToolCall
 from cursor_gateway.core.events import Event, Finished
-from cursor_gateway.dialects import chat
+from cursor_gateway.dialects import DIALECTS, chat
 from cursor_gateway.dialects.fields import MAX_IMAGE_BYTES
-from cursor_gateway.errors import GatewayError, InvalidImage, NotAuthenticated
+from cursor_gateway.errors import GatewayError, InvalidImage, MissingMessages, NotAuthenticated
 
 HELLO = {"model": "auto", "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -68,9 +69,25 @@ def test_old_clients_get_their_one_function_call() -> None:
     events: list[Event] = [ToolCall("call_1", "ls", "{}"), Finished("tool_calls", None)]
     fold = exchange.fold("id", 0)
     fold.feed(events)
-    message = fold.body()["choices"][0]["message"]
-    assert message["function_call"] == {"name": "ls", "arguments": "{}"}
-    assert b'"function_call"' in exchange.encoder("id", 0).feed(events)
+    [choice] = fold.body()["choices"]
+    assert choice["message"]["function_call"] == {"name": "ls", "arguments": "{}"}
+    assert "tool_calls" not in choice["message"]
+    assert choice["finish_reason"] == "function_call"
+    wire = exchange.encoder("id", 0).feed(events)
+    assert b'"delta":{"function_call":{"name":"ls","arguments":"{}"}}' in wire
+    assert b'"finish_reason":"function_call"' in wire and b"tool_calls" not in wire
+    assert not exchange.conversation.parallel_calls
+
+
+@pytest.mark.parametrize("parse", [dialect.parse for dialect in DIALECTS])
+def test_an_empty_body_is_told_first_that_nothing_is_asked(parse: Callable[..., object]) -> None:
+    with pytest.raises(MissingMessages):
+        parse({})
+
+
+def test_an_answer_of_words_ends_for_old_clients_as_for_others() -> None:
+    exchange = chat.parse(HELLO | {"functions": [{"name": "ls"}]})
+    assert b'"finish_reason":"stop"' in exchange.encoder("id", 0).feed([Finished("stop", None)])
 
 
 def test_a_failure_has_the_status_of_its_kind() -> None:

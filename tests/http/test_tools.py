@@ -383,12 +383,16 @@ async def test_a_title_request_beside_the_first_turn_disturbs_nobody(client: Cli
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_client_of_old_finds_its_function_call(client: Client, stream: bool) -> None:
     functions = [BASH["function"]]
+    made = {"name": "bash", "arguments": '{"command":"ls"}'}
     if stream:
-        frames = await client.frames(CALL, functions=functions)
-        found = [f["choices"][0]["delta"].get("function_call") for f in frames[:-1]]
-        assert next(filter(None, found))["name"] == "bash"
+        frames = await client.frames(CALL * 2, functions=functions)
+        deltas = [frame["choices"][0]["delta"] for frame in frames[:-1]]
+        assert [delta["function_call"] for delta in deltas if "function_call" in delta] == [made]
+        assert not any("tool_calls" in delta for delta in deltas)
+        reason = frames[-2]["choices"][0]["finish_reason"]
     else:
-        answer = await client.answer(CALL, functions=functions)
-        message = answer["choices"][0]["message"]
-        assert message["function_call"] == {"name": "bash", "arguments": '{"command":"ls"}'}
-        assert len(message["tool_calls"]) == 1
+        [choice] = (await client.answer(CALL * 2, functions=functions))["choices"]
+        assert choice["message"]["function_call"] == made
+        assert "tool_calls" not in choice["message"]
+        reason = choice["finish_reason"]
+    assert reason == "function_call"
