@@ -1,9 +1,9 @@
 """AgentStream: what the CLI writes with `--output-format stream-json`, as events.
 
 Only a `result` line makes an answer, or a turn whose text is whole where a background shell keeps
-the CLI from writing one (`turn_ended`, `conclude`). Everything else that the CLI may write (unknown event types,
-notices, blank lines, half a line at its death) is passed over, and the last of what was not JSON is
-kept, because that is where the reason of a failure sometimes stands.
+the CLI from writing one (`turn_ended`, `conclude`). Everything else that the CLI may write (unknown
+event types, notices, blank lines, half a line at its death) is passed over, and the last of what
+was not JSON is kept, because that is where the reason of a failure sometimes stands.
 
 Deltas that one read brought together leave together, as one event. Nobody could have seen them
 apart, and all that follows costs one event instead of hundreds.

@@ -48,6 +48,7 @@ from cursor_gateway.core.events import (
 from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
 from cursor_gateway.core.native_tools import translate
+from cursor_gateway.core.seams import Seams
 from cursor_gateway.core.second_ask import SecondAsk
 from cursor_gateway.core.text_cut import CutReason, TextCut
 from cursor_gateway.core.tool_text import Imagined, Said
@@ -89,6 +90,7 @@ class Turn:
         self._show_activity = show_activity
         self._meter = UsageMeter()
         self._second_ask = SecondAsk(conversation)
+        self._seams = Seams()
         self._unreadable: list[str] = []
         self._calls = 0
         self._relayed_calls = 0
@@ -103,6 +105,7 @@ class Turn:
         """A run of the agent starts, or goes on. It has read `asked`, which may have grown by
         `retry`; its earlier answers `told` the client of that much usage."""
         self._second_ask.begin(asked)
+        self._seams.begin()
         self._meter.begin(asked, told)
         self._own_guard = LoopGuard(self._max_repeat)
         if not self._rounds:
@@ -166,7 +169,10 @@ class Turn:
         return out
 
     def _take(self, event: Event, out: list[Event]) -> None:
+        if isinstance(event, AgentCall | AgentCallDone | RelayedCall):
+            self._seams.acted()
         if isinstance(event, TextDelta):
+            self._seams.speaks()
             self._read(self._written.feed(event.text), out)
         elif isinstance(event, ThinkingDelta):
             self._meter.say(event.text)
@@ -206,12 +212,14 @@ class Turn:
     def _pass_on(self, text: str, out: list[Event]) -> None:
         if not text:
             return
+        text = self._seams.joined(text)
         self._meter.say(text)
         waits_for_call = self._must_call and not self._calls
         if self._conversation.output or self._unreadable or waits_for_call:
             self._held.append(text)
         else:
             self._second_ask.told(text)
+            self._seams.told()
             out.append(TextDelta(text))
 
     # Calls

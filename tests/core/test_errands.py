@@ -90,7 +90,7 @@ def test_a_limit_is_that_of_the_whole_answer() -> None:
     execute(it)
     it.begin(Conversation("auto", it.retry))
     said, finished = it.feed([TextDelta("more than four"), DONE])
-    assert said == TextDelta("more") and isinstance(finished, Finished)
+    assert said == TextDelta("\n\nmore") and isinstance(finished, Finished)
     assert finished.reason == "length"
 
 

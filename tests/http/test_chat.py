@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import Client, FakeAgent, Start, text_of
 
+NOTES = "`notes.txt`"
+PARAGRAPHS = "In a.txt.\n\nIt has 3 lines."
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
@@ -47,7 +49,7 @@ async def test_without_include_usage_there_is_no_usage_frame(client: Client) -> 
 
 
 async def test_a_plain_answer_is_the_fold_of_the_stream(client: Client) -> None:
-    prompt = "[[think:Hmm.]][[text:Hello ]][[tool:read]][[text:world]]"
+    prompt = "[[think:Hmm.]][[text:Hello ]][[text:world]]"
     answer = await client.answer(prompt)
     frames = await client.frames(prompt)
     message = answer["choices"][0]["message"]
@@ -64,7 +66,14 @@ async def test_a_plain_answer_is_the_fold_of_the_stream(client: Client) -> None:
         ("[[text:ha]][[text:ha]][[text:ha]]", "hahaha"),
         ("[[text:Wait.]][[query:webFetch]][[text: Done.]]", "Wait. Done."),
         ("[[text:One]][[text: two]][[retry]][[text: three]]", "One two three"),
-        ("[[text:A]][[tool:read]][[text:A]][[query:webSearch]][[text:A]][[retry]]", "AAA"),
+        ("[[text:A]][[tool:read]][[text:A]][[query:webSearch]][[text:A]][[retry]]", "A\n\nAA"),
+        ("[[text:In a.txt.]][[tool:read]][[text:It has 3 ]][[text:lines.]]", PARAGRAPHS),
+        ("[[text:A]][[tool:read]][[think:Hm.]][[tool:grep]][[text:\nB]]", "A\nB"),
+        ("[[tool:read]][[text:A]][[tool:read]]", "A"),
+        (
+            "[[play:partial_tools]]",
+            f"I'll read {NOTES}, then count its lines.\n\n{NOTES} has 3 lines.",
+        ),
         ("[[text:a]][[text: ]][[text:\n]][[text:  ]][[text:b]]", "a \n  b"),
         ("[[cut:\U0001f469‍\U0001f469 ok]]", "\U0001f469‍\U0001f469 ok"),
         (
@@ -72,7 +81,7 @@ async def test_a_plain_answer_is_the_fold_of_the_stream(client: Client) -> None:
             "Grüße 日本語 \U0001f600\u2028\u0085 end",
         ),
         ("[[noise:T: hello]][[noise:]][[text:fine]][[noise:{broken]]", "fine"),
-        ("[[text:x]][[line:16000000]][[text:y]]", "xy"),
+        ("[[text:x]][[line:16000000]][[text:y]]", "x\n\ny"),
     ],
 )
 async def test_every_word_arrives_once(client: Client, prompt: str, expected: str) -> None:

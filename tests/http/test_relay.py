@@ -61,6 +61,12 @@ async def test_calls_that_are_made_at_once_go_out_together(client: Client, fake:
     assert len(fake.runs()) == 1
 
 
+async def test_text_after_results_begins_a_new_answer(client: Client) -> None:
+    talk = Dialogue(client)
+    await talk.say('[[text:Looking.]][[relay:bash {"command": "ls"}]][[say-result]]')
+    assert (await talk.bring("a.txt"))["content"] == "a.txt"
+
+
 async def test_a_client_that_wants_one_call_at_a_time_gets_one(
     client: Client, fake: FakeAgent
 ) -> None:
