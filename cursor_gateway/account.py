@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -41,6 +42,9 @@ NO_SIGN_IN_TRUSTED = 2.0
 SIGN_IN_WATCH = 300.0
 # A failure says nothing about the next attempt; it only keeps a crowd from repeating it at once.
 FAILURE_LASTS = 2.0
+# Whoever asks for the gateway's health right after its start waits that long for the first word of
+# `status`, which takes a second on most machines and was seen to take eight.
+FIRST_CHECK_WAIT = 2.0
 
 
 class Remembered(Generic[T]):
@@ -50,6 +54,7 @@ class Remembered(Generic[T]):
         self._fetch = fetch
         self._refreshing: asyncio.Task[None] | None = None
         self._tried_at = float("-inf")
+        self._settled = asyncio.Event()
         self.value: T | None = None
         self.error: GatewayError | None = None
 
@@ -69,7 +74,20 @@ class Remembered(Generic[T]):
     def learn(self, value: T) -> None:
         """Something else has shown what the value is."""
         self.value, self.error = value, None
-        self._tried_at = asyncio.get_running_loop().time()
+        self._settle()
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the first attempt to get it is still on its way."""
+        return not self._settled.is_set()
+
+    async def first(self, seconds: float) -> None:
+        """Wait for the first attempt to come to something, but not for longer."""
+        if self.is_unknown:
+            self.refresh()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._settled.wait()
 
     def refresh_if_older(self, max_age: float) -> None:
         if self._age() > max_age:
@@ -90,8 +108,12 @@ class Remembered(Generic[T]):
             self.learn(await self._fetch())
         except GatewayError as error:
             self.error = error
-            self._tried_at = asyncio.get_running_loop().time()
+            self._settle()
             log.debug("refresh failed: %s", error.code)
+
+    def _settle(self) -> None:
+        self._tried_at = asyncio.get_running_loop().time()
+        self._settled.set()
 
     def _age(self) -> float:
         return asyncio.get_running_loop().time() - self._tried_at
@@ -124,6 +146,10 @@ class Account:
         return self._sign_in.value is not None and self._sign_in.value.authenticated
 
     @property
+    def auth(self) -> str:
+        return "authenticated" if self.authenticated else "not_authenticated"
+
+    @property
     def name(self) -> str:
         """Who is signed in, as far as the CLI says."""
         return self._sign_in.value.account if self._sign_in.value else ""
@@ -132,15 +158,22 @@ class Account:
     def version(self) -> str:
         return self._version.value or ""
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether nothing is known of the sign-in yet."""
+        return self._sign_in.is_unknown
+
+    async def first_check(self) -> None:
+        """Wait a moment for it; all who do wait for the same one."""
+        await self._sign_in.first(FIRST_CHECK_WAIT)
+
     def problem(self) -> GatewayError | None:
         """Why no request can be served now, as far as is known; asks anew in the background."""
         self._sign_in.refresh_if_older(self._sign_in_lasts())
         self._version.refresh_if_older(VERSION_LASTS)
-        if self.authenticated:
-            return None
-        if self._sign_in.value is not None:
-            return NotAuthenticated("Cursor's agent is not signed in.")
-        return self._sign_in.error or AgentFailed("The sign-in has not been checked yet.")
+        if self._sign_in.value is None:
+            return self._sign_in.error
+        return None if self.authenticated else NotAuthenticated("Cursor's agent is not signed in.")
 
     async def sign_in(self) -> SignIn:
         return await self._sign_in.get(NO_SIGN_IN_TRUSTED, stale=False)

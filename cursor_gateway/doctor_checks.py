@@ -262,6 +262,9 @@ def _health(gateway: Presence) -> Finding:
     if gateway.version != __version__:
         why = "What was installed since then is not in use."
         return Finding("fault", f"{who} is not {__version__}", why, _restart(gateway))
+    if state.get("status") == "starting":
+        why = "It waits for the first word of `cursor-agent status`."
+        return Finding("note", f"{who} is starting", why)
     if state.get("status") != "ok":
         why = f"It says: {state.get('error', {}).get('message', 'nothing more')}"
         return Finding("note", f"{who} cannot serve now", why, _restart(gateway))

@@ -276,10 +276,11 @@ class Gateway:
             problem = self.account.problem()
         except AgentNotFound as missing:
             agent, problem = {"kind": None, "path": None, "version": None}, missing
+        is_starting = not problem and self.account.is_starting
         state: dict[str, Any] = {
-            "status": "error" if problem else "ok",
+            "status": "error" if problem else "starting" if is_starting else "ok",
             "version": __version__,
-            "auth": "authenticated" if self.account.authenticated else "not_authenticated",
+            "auth": "unknown" if is_starting else self.account.auth,
             "account": self.account.name,
             "mcp": self.bridge.summary(),
             "mcp_servers": self.bridge.state(),

@@ -229,6 +229,9 @@ class Server:
     async def _health(self, request: web.Request) -> web.Response:
         """Open to probes without the key, which then see no more than they need."""
         health = self._state()
+        if health["status"] == "starting":
+            await self._gateway.account.first_check()
+            health = self._state()
         if not self._admission.has_key(request.headers):
             health = {name: health[name] for name in ("status", "version", "auth", "mcp")}
         return json_response(health, 200 if health["status"] == "ok" else 503)

@@ -221,7 +221,7 @@ class Settings:
         "Put what was asked and answered into the journal, too.",
     )
     auth_check_timeout_ms: int = setting(
-        5000, "CURSOR_ACP_AUTH_CHECK_TIMEOUT", "Milliseconds that `cursor-agent status` may take."
+        15000, "CURSOR_ACP_AUTH_CHECK_TIMEOUT", "Milliseconds that `cursor-agent status` may take."
     )
     debug: bool = setting(
         False, "CURSOR_DEBUG", "Log in detail. Prompts and secrets stay out of it."

@@ -9,12 +9,19 @@ docs/cursor-agent.md. A prompt is a small program of steps in double brackets, r
 prompt's last line. It uses the MCP server of its workspace as the CLI does (`[[relay:...]]`), keeps
 its chats and transcripts where the CLI does (fake_traces.py), runs tools of its own as far as the
 permissions allow (`[[try:...]]`, fake_permissions.py), and works only in a directory that is
-trusted. `$FAKE_AGENT_DIR` is where its switches are: the file `account` holds the signed-in address
-(none: signed out), `key` the only API key that is valid, `models.txt` replaces the list of models,
-`version` its version, `habits.json` says what the model does where there are no steps (patterns of
-prompts, and steps), `no-mcp` makes it a CLI without MCP, `no-waiting` one that leaves where there
-is no prompt, `ignores-deny` one that obeys nobody, `xdg` one that keeps its files below
-`XDG_CONFIG_HOME`, and every start is recorded in `calls/`. `update` mends these.
+trusted. Every start is recorded in `calls/` of `$FAKE_AGENT_DIR`, and files there are its switches
+(`update` fixes what it does wrong):
+
+    account        the signed-in address (none: signed out)
+    key            the only API key that is valid
+    models.txt     replaces the list of models
+    version        its version
+    habits.json    what the model does where there are no steps: patterns of prompts, and steps
+    no-mcp         a CLI without MCP
+    no-waiting     it leaves where there is no prompt
+    status-takes   the seconds that `status` takes
+    ignores-deny   it obeys nobody
+    xdg            it keeps its files below `XDG_CONFIG_HOME`
 """
 
 from __future__ import annotations
@@ -125,6 +132,8 @@ def status(argv: Sequence[str], options: dict[str, str], out: IO[str]) -> int:
     record(argv, None)
     if (HOME / "status-hangs").exists():
         signal.pause()
+    if (HOME / "status-takes").exists():
+        time.sleep(float((HOME / "status-takes").read_text()))
     if (HOME / "old").exists() and "--format" in options:
         return fail("error: unknown option '--format'\n")
     demo.write_status(out, account(), options.get("--format", "text"))

@@ -8,6 +8,10 @@ from cursor_gateway.settings import FIELDS, Settings, SettingsError, shown
 from cursor_gateway.settings_sources import config_file, load
 
 
+def test_the_check_of_the_sign_in_may_take_the_eight_seconds_that_were_seen() -> None:
+    assert load({}, {}).settings.auth_check_timeout_ms >= 12_000
+
+
 def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text("port = 1\nslots = 1\nqueue = 1\n")

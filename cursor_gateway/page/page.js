@@ -112,6 +112,7 @@ const drawCharts = () => showCharts(byId("charts"), [...records.values()]);
 function condition() {
   if (failures) return ["bad", "not reached"];
   if (health?.status === "draining") return ["warn", "shutting down"];
+  if (health?.status === "starting") return ["warn", "starting"];
   return health?.status === "ok" ? ["good", "ready"] : ["warn", "not ready"];
 }
 

@@ -9,7 +9,7 @@ export function showState(list, servers, health) {
   show(
     list,
     fact("Agent", agent.kind ?? "none found", agent.version),
-    fact("Sign-in", health.auth === "authenticated" ? "signed in" : "signed out", health.account),
+    fact("Sign-in", SIGN_IN[health.auth] ?? "signed out", health.account),
     fact("Slots", `${slots.busy} of ${slots.total}`, "busy"),
     fact("Queue", slots.waiting, "waiting"),
     fact("Spares", `${warm.spares} of ${warm.most}`, `ready, ${warm.used} used`),
@@ -18,6 +18,8 @@ export function showState(list, servers, health) {
   );
   show(servers, health.mcp_servers.length > 0 && serverList(health.mcp_servers));
 }
+
+const SIGN_IN = { authenticated: "signed in", unknown: "being checked" };
 
 function fact(name, value, more) {
   return el(

@@ -130,6 +130,14 @@ def test_status_exits_with_0_signed_in_or_not(fake: FakeAgent) -> None:
     assert as_json["isAuthenticated"] is False
 
 
+def test_status_takes_the_time_that_it_is_told(fake: FakeAgent) -> None:
+    fake.put("status-takes", "0.1")
+    assert "Logged in" in call(fake, "cursor-agent", "status").stdout
+    fake.put("status-takes", "600")
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(["cursor-agent", "status"], env=fake.env, check=False, timeout=1)
+
+
 def test_signed_out_nothing_runs(fake: FakeAgent) -> None:
     fake.sign_out()
     done = call(fake, "cursor-agent", *RUN, prompt="hi")

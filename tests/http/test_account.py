@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +159,42 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
     }
 
 
-async def test_health_never_waits_for_the_agent(start: Start, fake: FakeAgent) -> None:
+async def test_a_check_that_is_on_its_way_is_a_gateway_that_starts(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.account.FIRST_CHECK_WAIT", 0.1)
     fake.put("status-hangs")
     async with start() as client:
         await eventually(lambda: asked(fake, "status"))
-        status, state = await client.get("/health")
-        assert (status, state["status"], state["auth"]) == (503, "error", "not_authenticated")
-        assert "not been checked" in state["error"]["message"]
+        for status, state in await asyncio.gather(*(client.get("/health") for _ in range(20))):
+            assert (status, state["status"], state["auth"]) == (503, "starting", "unknown")
+            assert "error" not in state
+        assert asked(fake, "status") == 1
         assert await client.content("[[text:ok]]") == "ok"
+        status, state = await client.get("/health")
+        assert (status, state["status"], state["auth"]) == (200, "ok", "authenticated")
+
+
+async def test_who_asks_right_after_the_start_waits_for_the_first_check(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.account.FIRST_CHECK_WAIT", 60.0)
+    fake.put("status-takes", "0.3")
+    async with start() as client:
+        status, state = await client.get("/health")
+        assert (status, state["status"], state["auth"]) == (200, "ok", "authenticated")
+    fake.sign_out()
+    async with start() as client:
+        status, state = await client.get("/health")
+        assert (status, state["error"]["code"]) == (503, "not_authenticated")
+
+
+async def test_without_an_agent_nobody_waits_for_it(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.account.FIRST_CHECK_WAIT", math.inf)
+    async with start(agent_executable="/nonexistent/agent") as client:
+        assert (await client.get("/health"))[1]["status"] == "error"
 
 
 async def test_a_check_that_takes_too_long_is_named(start: Start, fake: FakeAgent) -> None:
