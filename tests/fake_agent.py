@@ -12,16 +12,20 @@ permissions allow (`[[try:...]]`, fake_permissions.py), and works only in a dire
 trusted. Every start is recorded in `calls/` of `$FAKE_AGENT_DIR`, and files there are its switches
 (`update` fixes what it does wrong):
 
-    account        the signed-in address (none: signed out)
-    key            the only API key that is valid
-    models.txt     replaces the list of models
-    version        its version
-    habits.json    what the model does where there are no steps: patterns of prompts, and steps
-    no-mcp         a CLI without MCP
-    no-waiting     it leaves where there is no prompt
-    status-takes   the seconds that `status` takes
-    ignores-deny   it obeys nobody
-    xdg            it keeps its files below `XDG_CONFIG_HOME`
+    account               the signed-in address (none: signed out)
+    key                   the only API key that is valid
+    models.txt            replaces the list of models
+    version               its version
+    habits.json           what the model does where there are no steps: patterns of prompts, and steps
+    no-mcp                a CLI without MCP
+    no-waiting            it leaves where there is no prompt
+    status-takes          the seconds that `status` takes
+    ignores-deny          it obeys nobody
+    xdg                   it keeps its files below `XDG_CONFIG_HOME`
+    ignores-list-changed  it fetches the list of tools once
+    new-model-call-ids    each call has a `model_call_id` of its own
+    rewrites.json         what a hook of the user's makes of the arguments of calls after they
+                          are announced: patterns, and what is written instead
 """
 
 from __future__ import annotations
@@ -192,6 +196,18 @@ def habit(prompt: str) -> list[tuple[str, str]]:
     return []
 
 
+def rewritten(value: Any) -> Any:
+    """What the user's hooks make of the arguments of a call."""
+    file = HOME / "rewrites.json"
+    if not file.exists():
+        return value
+    if isinstance(value, dict):
+        return {key: rewritten(entry) for key, entry in value.items()}
+    for pattern, instead in json.loads(file.read_text()) if isinstance(value, str) else ():
+        value = re.sub(pattern, instead, value)
+    return value
+
+
 def relay_args(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     server = {"providerIdentifier": "client", "serverIdentifier": "client", "toolName": name}
     return {"name": f"client-{name}", "args": arguments, **server}
@@ -207,6 +223,15 @@ def ticket_in(result: dict[str, Any]) -> str | None:
     return found[1] if found else None
 
 
+class Call:
+    """A call of the client's tools: announced, and perhaps on its way."""
+
+    def __init__(self, call_id: str, name: str, args: dict[str, Any]) -> None:
+        self.call_id, self.name, self.args = call_id, name, args
+        self.task: threading.Thread | None = None
+        self.result: dict[str, Any] = {}
+
+
 class Run:
     def __init__(self, options: dict[str, str], prompt: str, out: IO[str]) -> None:
         partial = "--stream-partial-output" in options
@@ -219,8 +244,10 @@ class Run:
         self.out = out
         self.emitter = demo.Emitter(out, partial=partial, session=session)
         # Some connect their MCP servers only when they have begun to speak.
-        self.mcp = self.connected() if "[[late-mcp]]" not in prompt else None
-        self.announced: list[tuple[str, str, dict[str, Any]]] = []
+        self.mcp = self.connected() if "[[late-mcp" not in prompt else None
+        # The real CLI has one call at a time on its way to a server.
+        self.in_flight = threading.Lock()
+        self.announced: list[Call] = []
         self.results: list[str] = []
         self.waits = True
         self.begun = False
@@ -271,22 +298,49 @@ class Run:
 
         mcp = fake_mcp.configured()
         if mcp is not None:
-            mcp.connect()
+            mcp.heeds_changes = not (HOME / "ignores-list-changed").exists()
+            mcp.connect(lists="[[late-list]]" not in self.prompt)
         return mcp
+
+    def tool_call(
+        self, tool: str, args: dict[str, Any], result: dict[str, Any] | None = None
+    ) -> str:
+        """Announce a call; with its `result` it is also completed, and the model's step over."""
+        self.do_init("")
+        call_id = self.emitter.tool_call(tool, args, result)
+        if result is not None or (HOME / "new-model-call-ids").exists():
+            self.emitter._model_calls += 1
+        return call_id
 
     def do_announce(self, argument: str) -> None:
         """A call that the model makes together with the next `relay`."""
-        self.do_init("")
         name, _, arguments = argument.partition(" ")
         args = relay_args(name, json.loads(arguments))
-        self.announced.append((self.emitter.tool_call("mcp", args), name, args))
+        self.announced.append(Call(self.tool_call("mcp", args), name, args))
+
+    def do_begin(self, argument: str) -> None:
+        """The same, but the call is on its way before the next one is announced."""
+        self.do_announce(argument)
+        self.begin(self.announced[-1])
+
+    def begin(self, call: Call) -> None:
+        def make() -> None:
+            call.result = self.call_until_done(call.name, call.args["args"])
+
+        if call.task is None:
+            call.task = threading.Thread(target=make)
+            call.task.start()
 
     def do_relay(self, argument: str) -> None:
         """A call of the client's tool over MCP: `[[relay:bash {"command": "ls"}]]`."""
         self.do_announce(argument)
         calls, self.announced = self.announced, []
-        for call_id, name, args in calls:
-            self.complete(call_id, args, self.call_until_done(name, args["args"]))
+        for call in calls:
+            self.begin(call)
+            assert call.task is not None
+            call.task.join()
+            self.complete(call.call_id, call.args, call.result)
+        self.emitter._model_calls += 1
 
     def do_shell_relay(self, argument: str) -> None:
         """`[[shell-relay:bash command ls]]`, for clients that put backslashes before quotes."""
@@ -299,39 +353,48 @@ class Run:
 
     def do_relay_unannounced(self, argument: str) -> None:
         """Some versions leave the arguments out of the announcement."""
-        self.do_init("")
         name, _, arguments = argument.partition(" ")
         args = relay_args(name, json.loads(arguments))
-        call_id = self.emitter.tool_call("mcp", {**args, "args": {}})
+        call_id = self.tool_call("mcp", {**args, "args": {}})
         self.complete(call_id, args, self.call_until_done(name, args["args"]))
 
     def do_relay_refused(self, argument: str) -> None:
         """A call that the CLI's own permissions refuse: announced, and never made."""
         self.do_announce(argument)
-        call_id, _, args = self.announced.pop()
-        self.complete(call_id, args, {"rejected": {"reason": "", "isReadonly": False}})
+        call = self.announced.pop()
+        self.complete(call.call_id, call.args, {"rejected": {"reason": "", "isReadonly": False}})
+
+    def do_look_up(self, _: str) -> None:
+        """A model that asks the CLI which tools there are, before it calls one."""
+        found = {"success": {"content": "client: bash, read"}}
+        self.tool_call("getMcpTools", {"server": "client"}, found)
 
     def call_until_done(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        while "[[late-mcp]]" in self.prompt and self.mcp is None:
+        while "[[late-mcp" in self.prompt and self.mcp is None:
             time.sleep(0.01)
         allowed = fake_permissions.Permissions().lets_call("client", name)
         if self.mcp is None or not allowed:
             return {"rejected": {"reason": "", "isReadonly": False}}
+        if name not in {tool["name"] for tool in self.mcp.tools}:
+            return {"error": {"error": f"Tool {name} not found on server client"}}
         with (HOME / "mcp-calls").open("a") as calls:
             calls.write(".")
         try:
-            result = self.mcp.call(name, arguments)
+            with self.in_flight:
+                result = self.mcp.call(name, rewritten(arguments))
             while self.waits and (ticket := ticket_in(result)):
                 wait_tool = next(t["name"] for t in self.mcp.tools if takes_ticket(t))
                 with (HOME / "waits").open("a") as waits:
                     waits.write(".")
-                result = self.mcp.call(wait_tool, {"ticket": ticket})
+                with self.in_flight:
+                    result = self.mcp.call(wait_tool, {"ticket": ticket})
         except TimeoutError:
             return {"error": {"error": "MCP error -32001: Request timed out"}}
         return result
 
     def complete(self, call_id: str, args: dict[str, Any], result: dict[str, Any]) -> None:
-        body = {"mcpToolCall": {"args": args, "result": result}, "toolCallId": call_id}
+        call = {"result": result} if "rejected" in result else {"args": args, "result": result}
+        body = {"mcpToolCall": call, "toolCallId": call_id}
         event = {"type": "tool_call", "subtype": "completed", "call_id": call_id, "tool_call": body}
         self.emitter.write(event)
         content = result.get("success", {}).get("content", [])
@@ -342,12 +405,23 @@ class Run:
         assert self.mcp is not None
         self.mcp.patience = float(seconds)
 
-    def do_late_mcp(self, _: str) -> None:
+    def do_late_mcp(self, seconds: str) -> None:
         def connect() -> None:
-            time.sleep(0.3)
+            time.sleep(float(seconds or 0.3))
             self.mcp = self.connected()
 
         threading.Thread(target=connect).start()
+
+    def do_late_list(self, _: str) -> None:
+        """It connects when it starts, but does not fetch the list of tools before `list`."""
+
+    def do_list(self, _: str) -> None:
+        assert self.mcp is not None
+        self.mcp.list_tools()
+
+    def do_gap(self, seconds: str) -> None:
+        """Time passes between two calls that were made at once."""
+        time.sleep(float(seconds))
 
     def do_impatient(self, _: str) -> None:
         """A model that does not wait for a ticket."""
@@ -400,11 +474,11 @@ class Run:
 
     def do_tool(self, name: str) -> None:
         self.do_init("")
-        self.emitter.tool_call(name, {"path": "/notes.txt"}, {"success": {"content": "x"}})
+        self.tool_call(name, {"path": "/notes.txt"}, {"success": {"content": "x"}})
 
     def do_open_tool(self, name: str) -> None:
         self.do_init("")
-        self.emitter.tool_call(name, {"command": "make"})
+        self.tool_call(name, {"command": "make"})
 
     def do_query(self, name: str) -> None:
         self.do_init("")
@@ -418,7 +492,7 @@ class Run:
         """A tool result with a whole file in it."""
         self.do_init("")
         content = {"success": {"content": "x" * int(size)}}
-        self.emitter.tool_call("read", {"path": "/big"}, content)
+        self.tool_call("read", {"path": "/big"}, content)
 
     def do_call(self, argument: str) -> None:
         """A call in the text: `[[call:bash {"command": "ls"}]]`, in small deltas."""
@@ -448,22 +522,22 @@ class Run:
         """One of the agent's own tools is announced: `[[native:shell {"command": "ls"}]]`."""
         self.do_init("")
         name, _, arguments = argument.partition(" ")
-        self.emitter.tool_call(name, json.loads(arguments))
+        self.tool_call(name, json.loads(arguments))
 
     def do_native_here(self, path: str) -> None:
         self.do_init("")
-        self.emitter.tool_call("read", {"path": str(Path.cwd() / path)})
+        self.tool_call("read", {"path": str(Path.cwd() / path)})
 
     def do_own(self, argument: str) -> None:
         """One of the agent's own tools, announced and completed."""
         self.do_init("")
         name, _, arguments = argument.partition(" ")
-        self.emitter.tool_call(name, json.loads(arguments), {"success": {"content": "same"}})
+        self.tool_call(name, json.loads(arguments), {"success": {"content": "same"}})
 
     def do_own_image(self, _: str) -> None:
         self.do_init("")
         path = str(next(Path.cwd().glob("image-*")))
-        self.emitter.tool_call("read", {"path": path}, {"success": {"content": "cat"}})
+        self.tool_call("read", {"path": path}, {"success": {"content": "cat"}})
 
     def do_try(self, argument: str) -> None:
         """One of the agent's own tools, which does what it is for as far as the permissions allow
@@ -482,7 +556,7 @@ class Run:
         """One of the agent's own tools that is refused: it comes back without its `args`."""
         self.do_init("")
         name, _, arguments = argument.partition(" ")
-        call_id = self.emitter.tool_call(name, json.loads(arguments))
+        call_id = self.tool_call(name, json.loads(arguments))
         self.complete_own(name, call_id, {}, {"rejected": {"reason": ""}})
 
     def complete_own(

@@ -30,22 +30,24 @@ class McpClient:
         self.tools: list[dict[str, Any]] = []
         # The notifications that came with answers.
         self.heard: list[str] = []
+        self.heeds_changes = True
 
-    def connect(self) -> None:
+    def connect(self, *, lists: bool = True) -> None:
         client = {"name": "fake-agent", "version": "1"}
         self.ask(
             "initialize",
             {"protocolVersion": "2025-11-25", "capabilities": {}} | {"clientInfo": client},
         )
         self.tell("notifications/initialized", {})
-        self.list_tools()
+        if lists:
+            self.list_tools()
 
     def list_tools(self) -> None:
         self.tools = self.ask("tools/list", {})["result"]["tools"]
 
     def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         answer = self.ask("tools/call", {"name": name, "arguments": arguments})
-        if "notifications/tools/list_changed" in self.heard:
+        if self.heeds_changes and "notifications/tools/list_changed" in self.heard:
             self.heard.clear()
             self.list_tools()
         if "error" in answer:
