@@ -8,14 +8,13 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from cursor_gateway import __version__
 from cursor_gateway.account import Account
 from cursor_gateway.agents.child import TERM_GRACE
 from cursor_gateway.agents.children import Children
-from cursor_gateway.agents.cursor_cli import CursorCli, Located
+from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.agents.run import Chat, Order, Run, StartOver
 from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.call_ids import CallIds
@@ -32,16 +31,10 @@ from cursor_gateway.presence import versions_folder
 from cursor_gateway.relay import Relay
 from cursor_gateway.sessions import Ask, Sessions
 from cursor_gateway.settings import Settings
+from cursor_gateway.tool_channel import ToolChannel
 from cursor_gateway.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
-
-# An agent that has not fetched the relay's tools will not begin to, but it may be updated.
-_ASK_AGAIN_AFTER = 600.0
-_IGNORED_OFTEN = 2
-_IGNORED = "the agent did not fetch the relay's list of tools (an old CLI, or MCP is not allowed)"
-
-_ELSEWHERE = "the agent is elsewhere (agent_command), where the relay cannot be reached"
 
 
 class Gateway:
@@ -69,7 +62,7 @@ class Gateway:
         )
         self.account = Account(self.agent, settings)
         self._sessions = Sessions(self.agent, self._call_ids, settings.session_ttl)
-        self._channel = _Channel(settings.tool_channel)
+        self._channel = ToolChannel(settings.tool_channel)
         self._errands = Errands()
         self._slots = _Slots(settings.slots, settings.queue)
         self._loops_stopped = 0
@@ -204,8 +197,8 @@ class Gateway:
         if refusal.because == "relay":
             self._channel.relay_is_ignored()
             order = replace(order, by_relay=False)
-        elif refusal.because == "run":
-            log.info("the agent is gone that waited for these results; another reads everything")
+        elif refusal.because in ("run", "tools"):
+            log.info("the agent that waited for these results cannot go on; another reads all")
             order = self._order(ask)
         else:
             log.info("the agent did not take up its chat; it gets the whole conversation")
@@ -305,44 +298,6 @@ class Gateway:
         self._sessions.close()
         await self._relay.close()
         await self._children.close(0.0 if at_once else TERM_GRACE)
-
-
-class _Channel:
-    """By which channel the client's tools reach the agent, and which ones served."""
-
-    def __init__(self, wanted: str) -> None:
-        self._wanted = wanted
-        # How many agents in a row did without the relay, and how long it is not tried again.
-        self._ignored = 0
-        self._ignored_until = 0.0
-        self._served = dict.fromkeys(("relay", "text", "native"), 0)
-
-    def is_relay(self, located: Located) -> bool:
-        if self._wanted == "text" or located.kind == "demo" or located.reach:
-            return False
-        return self._wanted == "relay" or monotonic() >= self._ignored_until
-
-    def relay_is_ignored(self) -> None:
-        self._ignored += 1
-        if self._ignored == 1:
-            log.warning("tools go by text for now: %s", _IGNORED)
-        if self._ignored >= _IGNORED_OFTEN:
-            self._ignored_until = monotonic() + _ASK_AGAIN_AFTER
-
-    def count(self, channel: str, run: Run) -> None:
-        if channel != "none":
-            self._ignored = 0 if run.line else self._ignored
-            self._served[channel] += 1
-            log.info("answered; tools by the %s channel", channel)
-
-    def state(self, located: Located) -> dict[str, Any]:
-        serves = self.is_relay(located) and not self._ignored
-        reason = _ELSEWHERE if located.reach else f"tool_channel is {self._wanted}"
-        return {
-            "channel": "relay" if serves else "text",
-            "reason": _IGNORED if self._ignored else reason,
-            "served": dict(self._served),
-        }
 
 
 def _channel_of(ask: Ask, run: Run, turn: Turn) -> str:

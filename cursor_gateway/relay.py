@@ -12,6 +12,9 @@ waiting for headers, and gets comments while it is held. The CLI itself gives up
 whatever it hears. So before that the call is answered by a ticket, and a tool of our own waits on
 for the result, as often as it takes. An agent that gives up all the same tells so: the run is lost
 then, and from now on calls are held for a shorter time.
+
+What the CLI does otherwise than its protocol or its own stream would have it is learnt from the
+first run that shows it, for all later ones (`Habits`).
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ import hmac
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import orjson
 from aiohttp import web
@@ -31,31 +34,43 @@ from cursor_gateway.core.conversation import Text, ToolCall, ToolResult, ToolSpe
 from cursor_gateway.core.events import AgentCall, AgentCallDone, Event, RelayedCall
 from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.relayed_calls import RelayedCalls
-from cursor_gateway.core.relayed_tools import SERVER, RelayedTools, to_mcp
+from cursor_gateway.core.relayed_tools import LOOK_UPS, SERVER, RelayedTools, to_mcp
+from cursor_gateway.relay_messages import Json, refusal, success, welcome, write
 from cursor_gateway.settings import is_loopback
 
 log = logging.getLogger(__name__)
 
-_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 _COMMENTS_EVERY = 15.0
 # Who gives up sooner was not tired of waiting.
 _SHORTEST_PATIENCE = 10.0
 _MAX_BODY = 64 * 1024 * 1024
 
-Json = dict[str, Any]
-
-
 # Who executes the tools that are not the client's.
 Execute = Callable[[ToolCall], Awaitable[ToolResult]]
+
+
+@dataclass(slots=True)
+class Habits:
+    """What was seen of the agent's CLI, in any run."""
+
+    # Calls arrive with other arguments than they were announced with: the user's hooks rewrite.
+    rewrites_calls: bool = False
+    # The list of tools is not fetched again when it has changed.
+    ignores_news: bool = False
 
 
 class Line:
     """The client's tools, as one run of an agent has them."""
 
     def __init__(
-        self, tools: Iterable[ToolSpec], new_id: Callable[[], str], execute: Execute
+        self,
+        tools: Iterable[ToolSpec],
+        new_id: Callable[[], str],
+        execute: Execute,
+        habits: Habits,
     ) -> None:
         self._execute = execute
+        self._habits = habits
         self._new_id = new_id
         self._errands: set[asyncio.Task[None]] = set()
         self.token = secrets.token_urlsafe(24)
@@ -65,24 +80,46 @@ class Line:
         self._results: dict[str, asyncio.Future[ToolResult]] = {}
         # The requests that are waited for: their task, and since when.
         self._held: dict[str | int, tuple[asyncio.Task[Any] | None, float]] = {}
-        self._owes_list = False
-        # Set when the agent has fetched the list: one that has not, does not know the tools.
-        self.listed = asyncio.Event()
+        # Whether the agent was ever here.
+        self._has_contact = False
+        # Whether tools were added since it fetched the list, and whether it was told so.
+        self._has_news = self._told_news = False
         # Whether the agent gave up waiting for a call. Then no result can reach it any more.
         self.lost = False
         self.one_at_a_time = False
-        # Called when a call arrived.
+        # Called when the agent was here: a call arrived, or it is known now to have the tools.
         self.on_arrival: Callable[[], None] = lambda: None
+
+    def may_offer(self, tools: Iterable[ToolSpec]) -> bool:
+        """Whether the agent would have these tools, or else only one that is started anew."""
+        return not self._habits.ignores_news or not self.tools.lacks(tools)
 
     def offer(self, tools: Iterable[ToolSpec]) -> None:
         """Add the tools that are new; the agent is told with its next result."""
-        self._owes_list |= self.tools.add(tools)
+        if self.tools.add(tools):
+            self._has_news, self._told_news = True, False
+
+    @property
+    def missing(self) -> Literal["relay", "tools", ""]:
+        """What the agent has not got yet: any contact with the relay, or the tools that were
+        added. One that has connected fetches the list in its own time."""
+        if not self._has_contact:
+            return "relay"
+        return "tools" if self._has_news else ""
+
+    def give_up_news(self) -> None:
+        """The agent has spoken, and has not fetched the list."""
+        if self._told_news and not self._habits.ignores_news:
+            self._habits.ignores_news = True
+            log.warning("the agent ignores that there are new tools; a fresh one gets them now")
 
     def noticed(self, event: Event) -> Event | None:
         """What is left of an event of the agent's stream for others: calls of the client's tools
         are counted here, those of bridged ones are activity of the agent."""
         if not isinstance(event, AgentCall | AgentCallDone):
             return event
+        if event.tool in LOOK_UPS:
+            return None
         name = self.tools.called(event.tool, event.arguments)
         if name is None:
             return event
@@ -92,17 +129,21 @@ class Line:
         arguments = _arguments(event.arguments.get("args"))
         if tool.bridged:
             return replace(event, tool=tool.name, arguments=arguments)
-        if isinstance(event, AgentCall):
-            if arguments or not tool.schema.get("properties"):
-                self._calls.announce(tool.name, arguments)
+        if isinstance(event, AgentCallDone):
+            self._calls.came_back(event.id)
         else:
-            self._calls.withdraw(tool.name, arguments)
+            # Some versions leave the arguments out where there are some.
+            is_told = bool(arguments) or not tool.schema.get("properties")
+            self._calls.announce(event.id, tool.name, arguments if is_told else None)
+            self._look_for_rewriting()
         return None
 
     # Calls and results
 
     def calls_for_client(self) -> list[RelayedCall]:
-        return self._calls.for_client(one_at_a_time=self.one_at_a_time)
+        return self._calls.for_client(
+            one_at_a_time=self.one_at_a_time, as_announced=not self._habits.rewrites_calls
+        )
 
     def deliver(self, results: Iterable[ToolResult]) -> None:
         for result in results:
@@ -127,9 +168,14 @@ class Line:
 
     # What the agent's MCP client asks
 
+    def contact(self) -> None:
+        if not self._has_contact:
+            self._has_contact = True
+            self.on_arrival()
+
     def list_tools(self) -> Json:
-        self.listed.set()
-        self._owes_list = False
+        self._has_news = False
+        self.on_arrival()
         return {"tools": self.tools.listing()}
 
     def arrive(self, name: str, arguments: Mapping[str, Any]) -> str | None:
@@ -138,13 +184,21 @@ class Line:
         if tool is None:
             ticket = str(arguments.get("ticket", "")).removeprefix("ticket").strip()
             return ticket if ticket in self._results else None
-        self.listed.set()
         if tool.bridged:
             return self._run_errand(ToolCall(self._new_id(), tool.name, to_json(arguments)))
         call_id = self._calls.arrive(tool.name, arguments)
+        self._look_for_rewriting()
         self._result(call_id)
         self.on_arrival()
         return call_id
+
+    def _look_for_rewriting(self) -> None:
+        if self._calls.were_rewritten and not self._habits.rewrites_calls:
+            self._habits.rewrites_calls = True
+            log.warning(
+                "a call was rewritten after it was announced (by a hook of the user's?); from now "
+                "on calls that are made at once go to the client one by one"
+            )
 
     def _run_errand(self, call: ToolCall) -> str:
         """A call that needs no client."""
@@ -164,8 +218,12 @@ class Line:
 
     def takes_news(self) -> bool:
         """Whether the agent must be told that there are new tools."""
-        owes, self._owes_list = self._owes_list, False
+        owes = self._has_news and not self._told_news
+        self._told_news |= owes
         return owes
+
+    def gives_ticket(self, call_id: str) -> None:
+        self._calls.replied(call_id)
 
     def forget(self, call_id: str) -> None:
         """Its result has reached the agent."""
@@ -191,6 +249,7 @@ class Relay:
     def __init__(self, hold: float, execute: Execute) -> None:
         self._hold = hold
         self._execute = execute
+        self._habits = Habits()
         self._lines: dict[str, Line] = {}
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -213,7 +272,7 @@ class Relay:
             await self._runner.cleanup()
 
     def open_line(self, tools: Sequence[ToolSpec], new_id: Callable[[], str]) -> Line:
-        line = Line(tools, new_id, self._execute)
+        line = Line(tools, new_id, self._execute, self._habits)
         self._lines[line.token] = line
         return line
 
@@ -235,6 +294,7 @@ class Relay:
         # A browser that a page has led here. No agent sends an Origin.
         if "Origin" in request.headers or not is_loopback(request.url.host or ""):
             return web.Response(status=403)
+        line.contact()
         if request.method == "DELETE":
             return web.Response(status=200)
         if request.method != "POST":
@@ -242,9 +302,9 @@ class Relay:
         try:
             message = orjson.loads(await request.read())
         except orjson.JSONDecodeError:
-            return _refusal(None, -32700, "This is not JSON.", status=400)
+            return refusal(None, -32700, "This is not JSON.", status=400)
         if not isinstance(message, dict):
-            return _refusal(None, -32600, "One message at a time.", status=400)
+            return refusal(None, -32600, "One message at a time.", status=400)
         return await self._answer(request, line, message)
 
     async def _answer(self, request: web.Request, line: Line, message: Json) -> web.StreamResponse:
@@ -255,26 +315,26 @@ class Relay:
                 self._given_up(line, params.get("requestId"))
             return web.Response(status=202)
         if not isinstance(rpc_id, str | int):
-            return _refusal(None, -32600, "An id is a text or a number.", status=400)
+            return refusal(None, -32600, "An id is a text or a number.", status=400)
         if method == "tools/call":
             return await self._call(request, line, rpc_id, params)
         if method == "initialize":
-            return _result(rpc_id, _welcome(params.get("protocolVersion")))
+            return success(rpc_id, welcome(params.get("protocolVersion")))
         if method == "tools/list":
-            return _result(rpc_id, line.list_tools())
+            return success(rpc_id, line.list_tools())
         if method == "ping":
-            return _result(rpc_id, {})
-        return _refusal(rpc_id, -32601, f"There is no method {method!r}.")
+            return success(rpc_id, {})
+        return refusal(rpc_id, -32601, f"There is no method {method!r}.")
 
     async def _call(
         self, request: web.Request, line: Line, rpc_id: str | int, params: Json
     ) -> web.StreamResponse:
         name, arguments = str(params.get("name")), _arguments(params.get("arguments"))
         if name != line.tools.wait_tool and line.tools.get(name) is None:
-            return _refusal(rpc_id, -32602, f"There is no tool {name!r}.")
+            return refusal(rpc_id, -32602, f"There is no tool {name!r}.")
         call_id = line.arrive(name, arguments)
         if call_id is None:
-            return _result(
+            return success(
                 rpc_id, to_mcp(ToolResult("", (Text("There is no such ticket."),), is_error=True))
             )
         response = web.StreamResponse(
@@ -291,8 +351,8 @@ class Relay:
             line.let_go(rpc_id)
         if line.takes_news():
             news = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            await _write(response, news)
-        await _write(response, {"jsonrpc": "2.0", "id": rpc_id, "result": answer})
+            await write(response, news)
+        await write(response, {"jsonrpc": "2.0", "id": rpc_id, "result": answer})
         await response.write_eof()
         return response
 
@@ -306,6 +366,7 @@ class Relay:
                 line.forget(call_id)
                 return to_mcp(result)
             await response.write(b": the client is still at work\n\n")
+        line.gives_ticket(call_id)
         words = (
             f"ticket {call_id}\nThe client is still at work on this call. Do not repeat it: call "
             f"`{line.tools.wait_tool}` with this ticket to wait for its result."
@@ -325,29 +386,3 @@ class Relay:
 
 def _arguments(value: object) -> Json:
     return value if isinstance(value, dict) else {}
-
-
-def _welcome(wanted: object) -> Json:
-    return {
-        "protocolVersion": wanted if wanted in _VERSIONS else _VERSIONS[0],
-        "capabilities": {"tools": {"listChanged": True}},
-        "serverInfo": {"name": "cursor-gateway", "version": "1"},
-        "instructions": "The tools of the client. It executes them on the user's machine.",
-    }
-
-
-def _result(rpc_id: object, result: Json) -> web.Response:
-    return _json({"jsonrpc": "2.0", "id": rpc_id, "result": result})
-
-
-def _refusal(rpc_id: object, code: int, words: str, status: int = 200) -> web.Response:
-    error = {"code": code, "message": words}
-    return _json({"jsonrpc": "2.0", "id": rpc_id, "error": error}, status)
-
-
-def _json(body: Json, status: int = 200) -> web.Response:
-    return web.Response(text=to_json(body), status=status, content_type="application/json")
-
-
-async def _write(response: web.StreamResponse, message: Json) -> None:
-    await response.write(f"event: message\ndata: {to_json(message)}\n\n".encode())

@@ -173,6 +173,8 @@ class Sessions:
             return "another model, workspace or key"
         if not line.tools.are_all_in(ask.conversation.callable_tools):
             return "other tools"
+        if not line.may_offer(ask.conversation.callable_tools):
+            return "new tools, of which this CLI takes no notice"
         if not ask.past.goes_on_from(parked.seen):
             return "another history"
         if not parked.calls <= brought:

@@ -12,20 +12,22 @@ permissions allow (`[[try:...]]`, fake_permissions.py), and works only in a dire
 trusted. Every start is recorded in `calls/` of `$FAKE_AGENT_DIR`, and files there are its switches
 (`update` fixes what it does wrong):
 
-    account               the signed-in address (none: signed out)
-    key                   the only API key that is valid
-    models.txt            replaces the list of models
-    version               its version
-    habits.json           what the model does where there are no steps: patterns of prompts, and steps
-    no-mcp                a CLI without MCP
-    no-waiting            it leaves where there is no prompt
-    status-takes          the seconds that `status` takes
-    ignores-deny          it obeys nobody
-    xdg                   it keeps its files below `XDG_CONFIG_HOME`
-    ignores-list-changed  it fetches the list of tools once
-    new-model-call-ids    each call has a `model_call_id` of its own
-    rewrites.json         what a hook of the user's makes of the arguments of calls after they
-                          are announced: patterns, and what is written instead
+    account        the signed-in address (none: signed out)
+    key            the only API key that is valid
+    models.txt     replaces the list of models
+    version        its version
+    habits.json    what the model does where there are no steps: patterns of prompts, and steps
+    no-mcp         a CLI without MCP
+    no-waiting     it leaves where there is no prompt
+    status-takes   the seconds that `status` takes
+    ignores-deny   it obeys nobody
+    xdg            it keeps its files below `XDG_CONFIG_HOME`
+
+    ignores-list-changed   it fetches the list of tools once
+    new-model-call-ids     each call has a `model_call_id` of its own
+    many-in-flight         it does not wait for a call before it makes the next
+    rewrites.json          what a hook of the user's makes of the arguments of calls after they
+                           were announced: patterns, and what is written instead
 """
 
 from __future__ import annotations
@@ -246,7 +248,8 @@ class Run:
         # Some connect their MCP servers only when they have begun to speak.
         self.mcp = self.connected() if "[[late-mcp" not in prompt else None
         # The real CLI has one call at a time on its way to a server.
-        self.in_flight = threading.Lock()
+        self.is_serial = not (HOME / "many-in-flight").exists()
+        self.in_flight = threading.Semaphore(1 if self.is_serial else 99)
         self.announced: list[Call] = []
         self.results: list[str] = []
         self.waits = True
@@ -335,6 +338,8 @@ class Run:
         """A call of the client's tool over MCP: `[[relay:bash {"command": "ls"}]]`."""
         self.do_announce(argument)
         calls, self.announced = self.announced, []
+        for call in () if self.is_serial else calls:
+            self.begin(call)
         for call in calls:
             self.begin(call)
             assert call.task is not None

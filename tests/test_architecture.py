@@ -32,8 +32,8 @@ ORDER = [
         "delivery",
     ),
     *("gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge", "mcp_server"),
-    *("mcp_connection", "sessions", "agents", "relay", "workspaces", "mcp_files"),
-    *("response_store", "request_ids", "core", "errors"),
+    *("mcp_connection", "sessions", "tool_channel", "agents", "relay", "relay_messages"),
+    *("workspaces", "mcp_files", "response_store", "request_ids", "core", "errors"),
 ]
 
 

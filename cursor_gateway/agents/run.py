@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,8 +40,13 @@ log = logging.getLogger(__name__)
 LINGER_GRACE = 2.0
 # Between the end of its output and its exit code.
 LAST_WORDS = 2.0
-# The CLI connects its MCP servers when it starts. One that speaks before that may do it yet.
-LIST_GRACE = 1.0
+# How long words are held back, from the first one on, for what the agent must have before they
+# count. The CLI connects its MCP servers while it starts, for which it takes 6 to 8 seconds
+# (2026.10.01), and one that speaks before that may do it yet. The list of tools it then fetches in
+# its own time.
+CONTACT_GRACE = 10.0
+# A notice that the list has changed goes before the result that the model goes on with.
+NEWS_GRACE = 2.0
 START_ATTEMPTS = 5
 START_SPACING = 0.25
 START_SPACING_LASTS = 60.0
@@ -114,10 +118,11 @@ class Watch(Protocol):
 
 
 class StartOver(Exception):
-    """The agent does not know its chat, or not its tools, or is gone with its results. Nothing of
-    this answer was passed on yet, so another one can give it."""
+    """The agent does not know its chat, never came to the relay, overlooks the tools that were
+    added, or is gone with its results. Nothing of this answer was passed on yet, so another one can
+    give it."""
 
-    def __init__(self, because: Literal["chat", "relay", "run"]) -> None:
+    def __init__(self, because: Literal["chat", "relay", "tools", "run"]) -> None:
         super().__init__(because)
         self.because = because
 
@@ -156,6 +161,8 @@ class Run:
         self._fed_at: float | None = None
         self._stream = AgentStream(partial=True)
         self._unread: list[Event] = []
+        # Since when its first words are held back.
+        self._held_since: float | None = None
         self._is_heard = False
         self._is_continued = False
         self._is_over = False
@@ -195,31 +202,33 @@ class Run:
 
     async def read(self, *, restless: bool) -> list[Event]:
         """What the agent does next; while `restless`, nothing at all for a moment of silence."""
-        if self._unread:
-            events, self._unread = self._unread, []
-            return events
-        while True:
+        while not self._may_pass_on():
             if self._stream.failure:
                 raise self._failed(self._stream.failure)
             child = self._child or await self._start()
+            is_held = bool(self._unread)
             try:
-                data = await self._patience.read(child, self._stream, restless=restless)
+                data = await self._patience.read(child, self._stream, restless=restless or is_held)
             except Silence:
+                if is_held:
+                    continue
                 return []
             except NoResult:
-                return self._stream.conclude()
+                self._unread += self._stream.conclude()
+                continue
             except AgentTimedOut:
                 if not self._is_unheard_spare:
                     raise
                 data = b""
             self._note_first_word(data)
-            if events := self._events(data):
-                await self._check(events)
-                return events
-            if data == b"":
+            self._unread += self._events(data)
+            if data == b"" and not self._may_pass_on():
                 if self._stream.turn_ended and await child.exit_code(LAST_WORDS) in (0, None):
-                    return self._stream.conclude()
-                await self._died(child)
+                    self._unread += self._stream.conclude()
+                else:
+                    await self._died(child)
+        events, self._unread = self._unread, []
+        return events
 
     def put_back(self, events: Sequence[Event], usage: Usage | None) -> None:
         """What was read and not used, for the next answer; this one told of `usage`."""
@@ -232,6 +241,7 @@ class Run:
         """The next answer begins: the client brought the results that the agent waits for."""
         assert self.line is not None
         self._is_heard, self._is_continued = False, True
+        self._held_since = None
         self._patience = Patience(self._settings, heard=True)
         self.line.deliver(results)
 
@@ -286,17 +296,31 @@ class Run:
         rest = [left for event in events if (left := self.line.noticed(event)) is not None]
         return [*rest, *self.line.calls_for_client()]
 
-    async def _check(self, events: Sequence[Event]) -> None:
-        """Before a word is passed on: whether the agent knows the chat and the tools."""
-        if self._is_heard:
-            return
+    def _may_pass_on(self) -> bool:
+        """Whether anything was read that is for the client now. Before the first words are, the
+        agent must know its chat and its tools."""
+        if self._is_heard or not self._unread:
+            return bool(self._unread)
         chat = self.order.chat
         if chat is not None and self._stream.session_id != chat.session_id:
             raise StartOver("chat")
-        if any(isinstance(event, _SAYS_SOMETHING) for event in events):
-            if self.line is not None and not await _set_within(self.line.listed, LIST_GRACE):
-                raise StartOver("relay")
-            self._is_heard = True
+        if not any(isinstance(event, _SAYS_SOMETHING) for event in self._unread):
+            return True
+        self._is_heard = self.line is None or not self._must_wait_for(self.line)
+        return self._is_heard
+
+    def _must_wait_for(self, line: Line) -> bool:
+        """Whether the agent lacks something that may still come to it."""
+        missing, now = line.missing, asyncio.get_running_loop().time()
+        if not missing:
+            return False
+        self._held_since = now if self._held_since is None else self._held_since
+        grace = CONTACT_GRACE if missing == "relay" else NEWS_GRACE
+        if not self._stream.finished and now < self._held_since + grace:
+            return True
+        if missing == "tools":
+            line.give_up_news()
+        raise StartOver(missing)
 
     async def _died(self, child: Child) -> None:
         """It ended without a result: raises, unless it is worth another start."""
@@ -312,6 +336,7 @@ class Run:
             self._starts.space_out()
         await asyncio.wait({self._children.retire(child)})
         self._child = self._spare = None
+        self._unread, self._held_since = [], None
         self._stream = AgentStream(partial=True)
         self._patience = Patience(self._settings)
 
@@ -324,14 +349,6 @@ class Run:
             if self.order.chat is not None:
                 return StartOver("chat")
         return error
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
-    if not event.is_set():
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await event.wait()
-    return event.is_set()
 
 
 class Starts:

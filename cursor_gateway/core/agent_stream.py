@@ -233,7 +233,7 @@ class AgentStream:
         else:
             announced = self._open_calls.pop(call_id, {})
             result = _object(call.get("result"))
-            events.append(AgentCallDone(tool, arguments or announced, result))
+            events.append(AgentCallDone(tool, arguments or announced, result, call_id))
 
 
 def _text_of(deltas: list[bytes]) -> str:

@@ -48,6 +48,8 @@ class AgentCallDone:
     tool: str
     arguments: Mapping[str, Any]
     result: Mapping[str, Any]
+    # That of its `AgentCall`.
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ from cursor_gateway.core.conversation import ImageFile, ImageLink, Text, ToolRes
 SERVER = "client"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _WAIT_TOOL = "wait_for_result"
+# By these the model asks the CLI what the servers have, mostly before its first call. They do
+# nothing, and nobody but the CLI could answer them.
+LOOK_UPS = frozenset({"getMcpTools", "listMcpResources"})
 
 
 class RelayedTools:
@@ -41,6 +44,10 @@ class RelayedTools:
         while self.wait_tool in self._tools:
             self.wait_tool += "_"
         return bool(fresh)
+
+    def lacks(self, tools: Iterable[ToolSpec]) -> bool:
+        """Whether there is one among `tools` that would have to be added."""
+        return any(tool.name not in self._digests for tool in tools)
 
     def are_all_in(self, tools: Iterable[ToolSpec]) -> bool:
         """Whether every tool that the agent knows is still the same in `tools`."""

@@ -129,6 +129,13 @@ async def test_a_call_may_be_on_its_way_before_the_next_is_announced(served: Ser
     assert commands == ["ls", "pwd"]
 
 
+async def test_calls_may_be_on_their_way_together(served: Served) -> None:
+    served.fake.put("many-in-flight")
+    await served.run(f'[[announce:bash {{"command": "a"}}]]{LS}')
+    commands = [asked["command"] for method, asked in served.asked if method == "tools/call"]
+    assert sorted(commands) == ["a", "ls"]
+
+
 async def test_each_step_and_perhaps_each_call_has_a_model_call_id_of_its_own(
     served: Served,
 ) -> None:

@@ -286,7 +286,7 @@ def test_thinking_tools_and_the_end_are_told() -> None:
     done = {"type": "tool_call", "subtype": "completed", "call_id": "c", "tool_call": answered}
     older = {"type": "tool_call", "subtype": "started", "call_id": "d", "tool_call": named}
     assert stream.feed(lines(done, older)) == [
-        AgentCallDone("read", {"path": "/x"}, {"success": {"content": "y"}}),
+        AgentCallDone("read", {"path": "/x"}, {"success": {"content": "y"}}, "c"),
         AgentCall("d", "legacy_fn", {}, "", "", "/home/dev"),
     ]
     usage = {"inputTokens": 1, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 4}

@@ -259,7 +259,7 @@ async def test_an_agent_without_mcp_is_served_by_text_in_the_same_request(
             await talk.say('[[call:bash {"command": "ls"}]]')
             assert talk.asked == [("bash", {"command": "ls"})]
         state = (await client.get("/health"))[1]["tools"]
-    assert state["channel"] == "text" and "did not fetch" in state["reason"]
+    assert state["channel"] == "text" and "did not connect" in state["reason"]
     assert caplog.text.count("tools go by text") == 1
     by_relay = ["--approve-mcps" in run["argv"] for run in fake.runs()]
     assert by_relay == [True, False, True, False, False]

@@ -1,0 +1,56 @@
+"""ToolChannel: by which channel the client's tools reach the agent, and which ones served."""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import Any
+
+from cursor_gateway.agents.cursor_cli import Located
+from cursor_gateway.agents.run import Run
+
+log = logging.getLogger(__name__)
+
+# An agent that never came to the relay will not begin to, but it may be updated.
+_ASK_AGAIN_AFTER = 600.0
+_IGNORED_OFTEN = 2
+_IGNORED = "the agent did not connect to the relay (an old CLI, or MCP is not allowed)"
+_ELSEWHERE = "the agent is elsewhere (agent_command), where the relay cannot be reached"
+
+
+class ToolChannel:
+    """By which channel the client's tools reach the agent, and which ones served."""
+
+    def __init__(self, wanted: str) -> None:
+        self._wanted = wanted
+        # How many agents in a row did without the relay, and how long it is not tried again.
+        self._ignored = 0
+        self._ignored_until = 0.0
+        self._served = dict.fromkeys(("relay", "text", "native"), 0)
+
+    def is_relay(self, located: Located) -> bool:
+        if self._wanted == "text" or located.kind == "demo" or located.reach:
+            return False
+        return self._wanted == "relay" or monotonic() >= self._ignored_until
+
+    def relay_is_ignored(self) -> None:
+        self._ignored += 1
+        if self._ignored == 1:
+            log.warning("tools go by text for now: %s", _IGNORED)
+        if self._ignored >= _IGNORED_OFTEN:
+            self._ignored_until = monotonic() + _ASK_AGAIN_AFTER
+
+    def count(self, channel: str, run: Run) -> None:
+        if channel != "none":
+            self._ignored = 0 if run.line else self._ignored
+            self._served[channel] += 1
+            log.info("answered; tools by the %s channel", channel)
+
+    def state(self, located: Located) -> dict[str, Any]:
+        serves = self.is_relay(located) and not self._ignored
+        reason = _ELSEWHERE if located.reach else f"tool_channel is {self._wanted}"
+        return {
+            "channel": "relay" if serves else "text",
+            "reason": _IGNORED if self._ignored else reason,
+            "served": dict(self._served),
+        }
