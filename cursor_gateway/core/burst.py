@@ -28,7 +28,7 @@ class Burst:
 
     def add(self, call: Announced, model_call: str = "") -> None:
         self._calls.append(call)
-        self._model_call = model_call
+        self._model_call = model_call or self._model_call
 
     def agent_calls(self) -> None:
         self._unanswered += 1
@@ -43,7 +43,10 @@ class Burst:
                 # another model call.
                 return bool(self._calls) and self._unanswered <= 0
             case AgentCall(model_call=model_call):
-                return bool(self._calls) and model_call != self._model_call
+                # Calls of one model call are made at once. So are those of others, as long as one
+                # of them has not come back: a model goes on when it has all of its results.
+                is_another = model_call != self._model_call and self._unanswered <= 0
+                return bool(self._calls) and is_another
             case _:
                 return bool(self._calls) and isinstance(event, TextDelta | Finished)
 

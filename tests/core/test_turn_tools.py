@@ -50,6 +50,9 @@ def called(number: int = 1, command: str = "ls") -> ToolCall:
     return ToolCall(f"call_{number}", "bash", f'{{"command":"{command}"}}')
 
 
+DONE = AgentCallDone("shell", {}, {"rejected": {"reason": ""}})
+
+
 def shell(command: str = "ls", model_call: str = "m-1") -> AgentCall:
     return AgentCall("x", "shell", {"command": command}, "", model_call)
 
@@ -80,16 +83,24 @@ def test_silence_without_a_burst_changes_nothing() -> None:
 
 
 def test_a_burst_ends_with_whatever_comes_after_it() -> None:
-    for event in (TextDelta("x"), END, shell("b", "m-2")):
+    for events in ([TextDelta("x")], [END], [DONE, shell("b", "m-2")]):
         subject = turn()
-        out = subject.feed([shell(), event])
+        out = subject.feed([shell(), *events])
         assert out[0] == called() and len(out) == 2 and subject.over
+
+
+def test_calls_are_made_at_once_as_long_as_none_has_come_back() -> None:
+    subject = turn()
+    assert subject.feed([shell("a", "m-1"), shell("b", "m-2"), DONE, DONE]) == []
+    assert [event for event in subject.feed([]) if isinstance(event, ToolCall)] == [
+        called(1, "a"),
+        called(2, "b"),
+    ]
 
 
 def test_a_call_that_came_back_is_part_of_the_burst_it_was_announced_in() -> None:
     subject = turn()
-    done = AgentCallDone("shell", {}, {"rejected": {"reason": ""}})
-    assert subject.feed([shell("a"), done, shell("b"), done]) == []
+    assert subject.feed([shell("a"), DONE, shell("b"), DONE]) == []
     assert [event for event in subject.feed([]) if isinstance(event, ToolCall)] == [
         called(1, "a"),
         called(2, "b"),
@@ -123,8 +134,7 @@ def test_a_garbled_call_beside_good_ones_is_asked_for_with_them() -> None:
 def test_a_model_may_think_between_calls_that_it_makes_at_once() -> None:
     subject = turn()
     assert subject.feed([shell("a"), ThinkingDelta("x"), shell("b")]) == [ThinkingDelta("x")]
-    done = AgentCallDone("shell", {}, {"rejected": {}})
-    out = subject.feed([done, done, ThinkingDelta("next")])
+    out = subject.feed([DONE, DONE, ThinkingDelta("next")])
     assert out[:2] == [called(1, "a"), called(2, "b")] and len(out) == 3
 
 
@@ -231,7 +241,7 @@ def test_a_hint_and_then_the_end() -> None:
     assert assistant.parts == (Text("Hm. "), called())
     assert isinstance(user.parts[0], ToolResult) and user.parts[0].is_error
     again(subject)
-    out = subject.feed([shell(), shell("pwd", "m-9")])
+    out = subject.feed([shell(), DONE, shell("pwd", "m-9")])
     assert text(out).startswith("[cursor-gateway stopped a loop: bash")
     end = out[-1]
     assert isinstance(end, Finished) and end.reason == "stop" and end.loop is not None
