@@ -31,7 +31,7 @@ import orjson
 from aiohttp import web
 
 from cursor_gateway.core.conversation import Text, ToolCall, ToolResult, ToolSpec
-from cursor_gateway.core.events import AgentCall, AgentCallDone, Event, RelayedCall
+from cursor_gateway.core.events import AgentCall, AgentCallDone, Aside, Event, RelayedCall
 from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.relayed_calls import RelayedCalls
 from cursor_gateway.core.relayed_tools import LOOK_UPS, SERVER, RelayedTools, to_mcp
@@ -119,7 +119,7 @@ class Line:
         if not isinstance(event, AgentCall | AgentCallDone):
             return event
         if event.tool in LOOK_UPS:
-            return None
+            return Aside()
         name = self.tools.called(event.tool, event.arguments)
         if name is None:
             return event
@@ -131,11 +131,11 @@ class Line:
             return replace(event, tool=tool.name, arguments=arguments)
         if isinstance(event, AgentCallDone):
             self._calls.came_back(event.id)
-        else:
-            # Some versions leave the arguments out where there are some.
-            is_told = bool(arguments) or not tool.schema.get("properties")
-            self._calls.announce(event.id, tool.name, arguments if is_told else None)
-            self._look_for_rewriting()
+            return Aside()
+        # Some versions leave the arguments out where there are some.
+        is_told = bool(arguments) or not tool.schema.get("properties")
+        self._calls.announce(event.id, tool.name, arguments if is_told else None)
+        self._look_for_rewriting()
         return None
 
     # Calls and results

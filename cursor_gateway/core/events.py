@@ -53,6 +53,12 @@ class AgentCallDone:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """The agent did something that only parts its words: it looked up its tools, or one of the
+    client's came back to it."""
+
+
+@dataclass(frozen=True, slots=True)
 class RelayedCall:
     """The agent calls one of the client's tools over the relay, and waits for the result."""
 
@@ -109,4 +115,13 @@ class Finished:
         return {"cursor_gateway": {"loop_guard": self.loop.as_json()}} if self.loop else {}
 
 
-Event = TextDelta | ThinkingDelta | ToolCall | AgentCall | AgentCallDone | RelayedCall | Finished
+Event = (
+    TextDelta
+    | ThinkingDelta
+    | ToolCall
+    | AgentCall
+    | AgentCallDone
+    | Aside
+    | RelayedCall
+    | Finished
+)

@@ -37,6 +37,7 @@ from cursor_gateway.core.events import (
     NOTHING,
     AgentCall,
     AgentCallDone,
+    Aside,
     Event,
     Finished,
     FinishReason,
@@ -169,7 +170,7 @@ class Turn:
         return out
 
     def _take(self, event: Event, out: list[Event]) -> None:
-        if isinstance(event, AgentCall | AgentCallDone | RelayedCall):
+        if isinstance(event, AgentCall | AgentCallDone | Aside | RelayedCall):
             self._seams.acted()
         if isinstance(event, TextDelta):
             self._seams.speaks()
@@ -186,7 +187,7 @@ class Turn:
             outcome = outcome_of(event.result)
             result = to_json(event.result)
             self._own_guard.record(step(event.tool, event.arguments, outcome, result))
-        else:
+        elif not isinstance(event, Aside):
             assert isinstance(event, Finished)
             self._finished = True
             self._finish(event.usage, out)

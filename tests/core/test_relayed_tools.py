@@ -42,6 +42,7 @@ def test_tools_may_be_added_but_not_changed() -> None:
     assert tools.are_all_in([READ, BASH])
     assert not tools.are_all_in([READ])
     assert not tools.are_all_in([ToolSpec("bash", "Other.", BASH.schema)])
+    assert not tools.lacks([BASH]) and tools.lacks([BASH, READ])
     assert not tools.add([BASH])
     assert tools.add([BASH, READ]) and tools.get("read") == READ
 

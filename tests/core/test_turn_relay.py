@@ -15,6 +15,7 @@ from cursor_gateway.core.conversation import (
 from cursor_gateway.core.events import (
     AgentCall,
     AgentCallDone,
+    Aside,
     Event,
     Finished,
     RelayedCall,
@@ -63,6 +64,13 @@ def test_a_burst_ends_the_turn_and_leaves_the_agent_waiting() -> None:
     ]
     assert isinstance(finished, Finished) and finished.reason == "tool_calls"
     assert it.leaves_agent_waiting and not it.ended_with_agent and it.channel == "relay"
+
+
+def test_an_aside_parts_words_and_nothing_else() -> None:
+    it = turn()
+    said = it.feed([TextDelta("Hm."), Aside(), TextDelta("Well."), LS, Aside()])
+    assert said == [TextDelta("Hm."), TextDelta("\n\nWell.")]
+    assert it.restless and not it.over
 
 
 def test_what_comes_after_the_burst_is_for_the_next_turn() -> None:

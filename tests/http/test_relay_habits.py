@@ -203,6 +203,12 @@ async def test_a_model_may_look_up_its_tools_as_often_as_it_likes(
     assert len(fake.runs()) == 1
 
 
+@pytest.mark.parametrize("aside", ["[[look-up]]", '[[relay-refused:bash {"command": "ls"}]]'])
+async def test_what_the_agent_does_aside_parts_its_words(client: Client, aside: str) -> None:
+    answer = await Dialogue(client).say(f"[[text:Let me see.]]{aside}[[text:Well.]]")
+    assert answer["content"] == "Let me see.\n\nWell."
+
+
 async def test_a_look_up_before_the_agent_connects_is_no_first_word(
     client: Client, fake: FakeAgent
 ) -> None:
