@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, frames_of, text_of
+from tests.conftest import Client, FakeAgent, Start, eventually, frames_of, text_of
 from tests.http.dialogue import BASH, READ, Dialogue, tool
 
 LS = '[[relay:bash {"command": "ls"}]]'
@@ -28,6 +28,15 @@ def relay(command: str) -> str:
 
 def commands(talk: Dialogue) -> list[str]:
     return [arguments["command"] for _, arguments in talk.asked]
+
+
+async def executed(talk: Dialogue) -> list[str]:
+    """The commands that a client executes until there are none, each with a result of its own."""
+    done: list[str] = []
+    while talk.calls:
+        done += commands(talk)
+        await talk.bring(*(f"{command}{len(done)}" for command in commands(talk)))
+    return done
 
 
 async def channel(client: Client) -> str:
@@ -54,12 +63,8 @@ async def test_rewritten_calls_made_at_once_are_executed_once_each_as_they_arriv
     fake.put("rewrites.json", RTK)
     talk = Dialogue(client)
     await talk.say(f"{announce('a')}{announce('a')}{relay('b')}[[say-results]]")
-    executed = commands(talk)
-    for result in ("one", "two"):
-        await talk.bring(result)
-        executed += commands(talk)
-    assert executed == ["rtk a", "rtk a", "rtk b"]
-    assert (await talk.bring("three"))["content"] == "one two three"
+    assert await executed(talk) == ["rtk a", "rtk a", "rtk b"]
+    assert talk.messages[-1]["content"] == "rtk a1 rtk a2 rtk b3"
     assert len(fake.runs()) == 1
 
 
@@ -102,11 +107,7 @@ async def test_a_gap_between_calls_made_at_once_loses_and_repeats_nothing(
     fake.put(habit)
     talk = Dialogue(client)
     await talk.say(f"{begin('a')}[[gap:0.5]]{announce('a')}[[gap:0.5]]{relay('b')}[[say-results]]")
-    executed = commands(talk)
-    while talk.calls:
-        await talk.bring(*(f"{command}{len(executed)}" for command in commands(talk)))
-        executed += commands(talk)
-    assert executed == ["a", "a", "b"]
+    assert await executed(talk) == ["a", "a", "b"]
     assert talk.messages[-1]["content"].split() == [
         message["content"] for message in talk.messages if message["role"] == "tool"
     ]
@@ -168,8 +169,7 @@ async def test_an_agent_that_never_connects_and_never_ends_is_replaced(
         # The second one has the tools in its prompt, and that has words for them.
         fake.put("habits.json", '[["", "[[text:x]][[hang]]"]]')
         asked = asyncio.ensure_future(talk.say("What is there?"))
-        while not fake.runs():
-            await asyncio.sleep(0.01)
+        await eventually(fake.runs)
         fake.put("habits.json", '[["", "[[text:by text]]"]]')
         assert (await asked)["content"] == "by text"
     assert ["--approve-mcps" in run["argv"] for run in fake.runs()] == [True, False]
@@ -218,10 +218,13 @@ async def test_a_look_up_before_the_agent_connects_is_no_first_word(
     assert len(fake.runs()) == 1
 
 
-async def test_a_look_up_between_calls_made_at_once_does_not_part_them(client: Client) -> None:
+async def test_a_look_up_between_calls_made_at_once_disturbs_none_of_them(
+    client: Client, fake: FakeAgent
+) -> None:
     talk = Dialogue(client)
-    await talk.say(f"{begin('a')}[[gap:0.05]][[look-up]]{relay('b')}")
-    assert commands(talk) == ["a", "b"]
+    await talk.say(f"{begin('a')}[[look-up]]{relay('b')}[[say-results]]")
+    assert await executed(talk) == ["a", "b"]
+    assert len(fake.runs()) == 1
 
 
 # Tools that are added while the agent works
