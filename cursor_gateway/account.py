@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from cursor_gateway.agents.cursor_cli import CursorCli
+from cursor_gateway.agents.transcripts import config_folders
 from cursor_gateway.core.agent_text import ModelList, SignIn
 from cursor_gateway.core.models import Model, checked, resolve
 from cursor_gateway.errors import (
@@ -248,13 +249,6 @@ class Account:
 
 def cursor_files(env: Mapping[str, str]) -> list[Path]:
     """Where the CLI may keep its sign-in. That a file exists does not mean that it is valid."""
-    home = Path(env.get("HOME", "~")).expanduser()
-    named = [env.get("CURSOR_CONFIG_DIR"), env.get("XDG_CONFIG_HOME")]
-    folders = [Path(named[0])] if named[0] else []
-    folders += [Path(named[1]) / "cursor"] if named[1] else []
-    folders += [home / ".config" / "cursor", home / ".cursor"]
     return [
-        folder / name
-        for folder in dict.fromkeys(folders)
-        for name in ("cli-config.json", "auth.json")
+        folder / name for folder in config_folders(env) for name in ("cli-config.json", "auth.json")
     ]

@@ -20,9 +20,10 @@ from cursor_gateway.account import Account
 from cursor_gateway.agents.child import TERM_GRACE
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.cursor_cli import CursorCli
+from cursor_gateway.agents.transcripts import Transcripts
 from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.conversation import ToolCall, ToolResult
-from cursor_gateway.presence import versions_folder
+from cursor_gateway.presence import state_folder, versions_folder
 from cursor_gateway.relay import Relay
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspaces
@@ -56,7 +57,9 @@ class Bench:
 
     @cached_property
     def children(self) -> Children:
-        return Children(owns_process=False)
+        keep = self.settings.transcripts == "keep"
+        transcripts = Transcripts(self.env, state_folder(self.env), keep=keep)
+        return Children(transcripts, owns_process=False)
 
     @cached_property
     def relay(self) -> Relay:

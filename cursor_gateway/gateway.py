@@ -16,6 +16,7 @@ from cursor_gateway.agents.child import TERM_GRACE
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.agents.run import Chat, Order, Run, StartOver
+from cursor_gateway.agents.transcripts import Transcripts
 from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
@@ -27,7 +28,7 @@ from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
 from cursor_gateway.journal import Record
 from cursor_gateway.mcp_bridge import Bridge
-from cursor_gateway.presence import versions_folder
+from cursor_gateway.presence import state_folder, versions_folder
 from cursor_gateway.relay import Relay
 from cursor_gateway.sessions import Ask, Sessions
 from cursor_gateway.settings import Settings
@@ -44,7 +45,8 @@ class Gateway:
         self, settings: Settings, env: Mapping[str, str], *, owns_process: bool = False
     ) -> None:
         self._settings = settings
-        self._children = Children(owns_process=owns_process)
+        transcripts = Transcripts(env, state_folder(env), keep=settings.transcripts == "keep")
+        self._children = Children(transcripts, owns_process=owns_process)
         self.workspaces = Workspaces(
             self._children.scratch, settings.workspace, settings.workspace_roots
         )
@@ -68,6 +70,7 @@ class Gateway:
         self._loops_stopped = 0
 
     async def start(self) -> None:
+        await asyncio.to_thread(self._children.transcripts.clear_behind_others)
         await self._relay.start()
         self.account.start()
         self.bridge.start()

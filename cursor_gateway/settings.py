@@ -85,6 +85,13 @@ class Settings:
         "CURSOR_GATEWAY_ISOLATE",
         "Let agents see their workspace and Cursor's own files only (Linux, by bubblewrap).",
     )
+    transcripts: str = setting(
+        "remove",
+        "CURSOR_GATEWAY_TRANSCRIPTS",
+        "What becomes of the transcripts that Cursor's CLI keeps on disk of our runs: `remove`, "
+        "or `keep`.",
+        choices="remove keep",
+    )
     aliases: Mapping[str, str] = setting(
         {},
         "CURSOR_GATEWAY_ALIASES",

@@ -12,7 +12,7 @@ import asyncio
 import heapq
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,11 +87,21 @@ class Workspaces:
         made = self._made[number]
         return Workspace(chosen or made.path, made.path, number, made)
 
-    def release(self, workspace: Workspace) -> None:
-        if not self._made[workspace.number].is_untouched():
-            self._remove(workspace.number)
+    def release(self, workspace: Workspace, clear: Callable[[], object] | None = None) -> None:
+        """`clear` removes what the run left elsewhere. It may wait for the disk, and is done before
+        another run has the directory, as what that one leaves has the same names."""
+        number = workspace.number
+        is_untouched = self._made[number].is_untouched()
+        if clear is None:
+            self._offer(number) if is_untouched else self._remove(number)
             return
-        heapq.heappush(self._free, workspace.number)
+        clearing = asyncio.get_running_loop().run_in_executor(None, clear)
+        clearing.add_done_callback(
+            lambda _: self._offer(number) if is_untouched else self._remove(number)
+        )
+
+    def _offer(self, number: int) -> None:
+        heapq.heappush(self._free, number)
         if self._tidying is None:
             loop = asyncio.get_running_loop()
             self._tidying = loop.call_later(UNUSED_LAST, self._remove_unused)

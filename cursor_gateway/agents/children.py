@@ -17,6 +17,7 @@ from cursor_gateway.agents import process_tree
 from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child, Command
 from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
+from cursor_gateway.agents.transcripts import ROOT_PREFIX, Transcripts
 from cursor_gateway.errors import AgentFailed
 
 
@@ -27,7 +28,7 @@ class Children:
     as long as the gateway and would keep every orphan alive, and what carries their mark is theirs.
     """
 
-    def __init__(self, *, owns_process: bool) -> None:
+    def __init__(self, transcripts: Transcripts, *, owns_process: bool) -> None:
         self._owns_process = owns_process
         self._orphans: dict[Process, set[Child]] = {}
         self._id = secrets.token_hex(8)
@@ -38,13 +39,17 @@ class Children:
         self._pids: set[int] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._readiness = Readiness()
-        self.scratch = Path(tempfile.mkdtemp(prefix="cursor-gateway-")).resolve()
+        self.scratch = Path(tempfile.mkdtemp(prefix=ROOT_PREFIX)).resolve()
+        self.transcripts = transcripts
+        transcripts.begin(self.scratch)
         process_tree.adopt_orphans()
+        guard = [sys.executable, "-I", "-S", process_tree.__file__]
         self._guardian = subprocess.Popen(
-            [sys.executable, "-I", "-S", process_tree.__file__, f"{self._id}.", str(self.scratch)],
+            [*guard, f"{self._id}.", str(self.scratch), *transcripts.program],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=transcripts.lock,
         )
         self._pids.add(self._guardian.pid)
 
@@ -89,7 +94,7 @@ class Children:
         return done
 
     async def close(self, grace: float) -> None:
-        """Stop every agent now and remove the scratch directories."""
+        """Stop every agent now; remove the scratch directories, and what the CLI kept of them."""
         for task in self._endings:
             task.cancel()
         await asyncio.gather(*self._endings, return_exceptions=True)
@@ -100,6 +105,7 @@ class Children:
         self._pids = {self._guardian.pid}
         await self._end_orphans()
         shutil.rmtree(self.scratch, ignore_errors=True)
+        await asyncio.to_thread(self.transcripts.close)
         await asyncio.to_thread(self._dismiss_guardian)
         self._readiness.close()
 

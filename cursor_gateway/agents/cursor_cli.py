@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import secrets
@@ -12,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +23,7 @@ from cursor_gateway.agents.isolation import isolated
 from cursor_gateway.agents.permissions import permissions
 from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
 from cursor_gateway.agents.spares import Place, Spares
+from cursor_gateway.agents.transcripts import chats_name, config_folders, remove
 from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.agent_text import (
     ModelList,
@@ -117,20 +116,6 @@ def _search(env: Mapping[str, str]) -> str | None:
     return found if found and "cursor-agent" in str(Path(found).resolve()) else None
 
 
-def _chat_folders(env: Mapping[str, str]) -> list[str]:
-    """Where a CLI may keep its chats, by what it is told and by default."""
-    home = Path(env.get("HOME", "~")).expanduser()
-    xdg = env.get("XDG_CONFIG_HOME") or f"{home}/.config"
-    places = (env.get("CURSOR_CONFIG_DIR"), f"{xdg}/cursor", f"{home}/.cursor")
-    return [f"{place}/chats" for place in places if place]
-
-
-@lru_cache(maxsize=256)
-def _chats_of(directory: str) -> str:
-    """The folder, among those, of the chats that were begun in `directory`."""
-    return hashlib.md5(directory.encode(), usedforsecurity=False).hexdigest()
-
-
 class CursorCli:
     def __init__(
         self,
@@ -155,7 +140,8 @@ class CursorCli:
         self._starts = Starts()
         self._located: Located | None = None
         self._home = Path(env.get("HOME", "~")).expanduser().resolve()
-        self._chat_folders = _chat_folders(env)
+        self._chat_folders = [f"{folder}/chats" for folder in config_folders(env)]
+        self._transcripts = children.transcripts
         self.spares = Spares(settings.warm, self._starts, self._launch_spare, self._discard)
 
     @property
@@ -193,7 +179,9 @@ class CursorCli:
         """Stop it, and leave nothing of it."""
         if run.line is not None:
             self._relay.close_line(run.line)
-        run.end(lambda: self._workspaces.release(run.workspace))
+        chat = run.order.chat
+        sessions = (run.session_id, chat.session_id if chat else "")
+        run.end(lambda: self._release(run.workspace, *sessions))
 
     def keep(self, run: Run) -> Chat:
         """It has finished; what it knows can be taken up again until `forget`."""
@@ -205,7 +193,16 @@ class CursorCli:
 
     def forget(self, chat: Chat) -> None:
         self.spares.leave(chat)
-        chat.when_left(lambda: self._workspaces.release(chat.workspace))
+        chat.when_left(lambda: self._release(chat.workspace, chat.session_id))
+
+    def _release(self, workspace: Workspace, *sessions: str) -> None:
+        """Nobody works there any more. What the CLI kept of it goes with it; in a directory of the
+        user's, what it kept of our `sessions`."""
+        if workspace.is_scratch:
+            traces = self._transcripts.of_directory(workspace.path)
+        else:
+            traces = self._transcripts.of_sessions(workspace.path, sessions)
+        self._workspaces.release(workspace, (lambda: remove(traces)) if traces else None)
 
     def _place(self, order: Order) -> Place:
         tools = order.conversation.callable_tools
@@ -229,7 +226,7 @@ class CursorCli:
 
         def release() -> None:
             if order.chat is None:
-                self._workspaces.release(place.workspace)
+                self._release(place.workspace)
 
         if place.child is None:
             release()
@@ -240,7 +237,7 @@ class CursorCli:
 
     def _store_of(self, run: Run) -> Path | None:
         """Where the CLI keeps the chat; None where its chats are somewhere else."""
-        folder = _chats_of(str(run.workspace.path))
+        folder = chats_name(str(run.workspace.path))
         stores = (f"{place}/{folder}/{run.session_id}/store.db" for place in self._chat_folders)
         found = next(filter(os.path.exists, stores), None)
         return Path(found) if found else None
@@ -261,6 +258,7 @@ class CursorCli:
         argv = [*located.argv, *flags]
         if denials:
             workspace.put_permissions(denials)
+            self._transcripts.note(workspace.path)
         if line is not None:
             servers = self._relay.configuration(line)
             workspace.put(".cursor/mcp.json", orjson.dumps(servers))

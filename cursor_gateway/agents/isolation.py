@@ -1,9 +1,10 @@
 """Isolation: an agent that sees its workspace, Cursor's own files, and nothing else of the user's.
 
 bubblewrap builds a file system for one process: the operating system's own directories to read, an
-empty home with Cursor's directories in it, the workspace, an empty /tmp. The network is shared,
-because the relay is on it and Cursor behind it. Processes are not: the agent cannot look at the
-gateway's, nor leave any behind.
+empty home with Cursor's directories in it, the workspace, an empty /tmp. Of the transcripts that
+the CLI keeps there, it has those of the workspace alone. The network is shared, because the relay
+is on it and Cursor behind it. Processes are not: the agent cannot look at the gateway's, nor leave
+any behind.
 """
 
 from __future__ import annotations
@@ -14,6 +15,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from cursor_gateway.agents.transcripts import (
+    chats_name,
+    config_folders,
+    default_folder,
+    project_names,
+)
 from cursor_gateway.settings import SettingsError
 from cursor_gateway.workspaces import Workspace
 
@@ -54,8 +61,9 @@ def isolated(
     program = Path(argv[0]).resolve()
     home = Path(env.get("HOME", "~")).expanduser()
     command = [*_empty_system(), "--tmpfs", str(home), *_read_only([_install_of(program)])]
-    for directory in _cursors_own(home, env):
+    for directory in config_folders(env):
         command += ["--bind-try", str(directory), str(directory)]
+    command += _own_transcripts(workspace.path, env)
     if not workspace.is_scratch:
         bind = "--bind" if may_edit else "--ro-bind"
         command += [bind, str(workspace.path), str(workspace.path)]
@@ -81,8 +89,16 @@ def _install_of(program: Path) -> Path:
     return program.parent if "cursor-agent" in str(program.parent) else program
 
 
-def _cursors_own(home: Path, env: Mapping[str, str]) -> Iterator[Path]:
-    yield home / ".cursor"
-    yield Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "cursor"
-    if configured := env.get("CURSOR_CONFIG_DIR"):
-        yield Path(configured)
+def _own_transcripts(directory: Path, env: Mapping[str, str]) -> Iterator[str]:
+    """Cover what the CLI keeps of all directories, and uncover what it keeps of this one, without
+    which a chat could not be taken up again."""
+    own = (("projects", project_names(str(directory))), ("chats", (chats_name(str(directory)),)))
+    for folder in filter(Path.is_dir, config_folders(env)):
+        for kind, (name, *variants) in own:
+            place = folder / kind
+            if not place.is_dir() and folder != default_folder(env):
+                continue
+            (place / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            yield from ("--tmpfs", str(place), "--bind", str(place / name), str(place / name))
+            for other in (place / variant for variant in variants):
+                yield from ("--bind-try", str(other), str(other))

@@ -1,11 +1,11 @@
 """Permissions: what the CLI lets a model do with tools of its own, which in a scratch directory is
 nothing.
 
-`--mode ask` is not enough: in it a model reads whatever the user can read, and a shell call was seen
-(CLI 2026.10.01). What stops it is `.cursor/cli.json` in the directory where it works. The tokens
-below were accepted together and refused reads by every spelling of a path. `deny` stands above
-`allow` and above every mode, so an exception can only be made by not denying it. That is why images
-are hard: everything but them has to be named.
+`--mode ask` is not enough: in it a model reads whatever the user can read, and a shell call was
+seen (CLI 2026.10.01). What stops it is `.cursor/cli.json` in the directory where it works. The
+tokens below were accepted together and refused reads by every spelling of a path. `deny` stands
+above `allow` and above every mode, so an exception can only be made by not denying it. That is why
+images are hard: everything but them has to be named.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _globs_beside(own: str, names: Iterable[str]) -> Iterator[str]:
     """Globs that match `names` and never `own`. The shortest, as what is made later there shall be
     denied as well, and the names themselves are nobody's business."""
     for name in names:
-        shared = len(os.path.commonprefix([own, name]))
+        shared = _length_shared(own, name)
         head = name[: shared + 1]
         if shared == len(name):
             glob = name
@@ -73,6 +73,11 @@ def _globs_beside(own: str, names: Iterable[str]) -> Iterator[str]:
             glob = f"{head}*"
         if not fnmatchcase(own, glob):
             yield glob
+
+
+def _length_shared(one: str, other: str) -> int:
+    differences = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differences, min(len(one), len(other)))
 
 
 def _names_in(folder: Path) -> Iterator[str]:

@@ -8,8 +8,9 @@ been given an environment without the mark; it is found below its parents, and o
 them, as a child of ours that we did not start.
 
 Run as a program, this file is the guardian: it waits until the gateway's end of its stdin closes,
-then ends every process with the gateway's mark and removes the scratch directories. That is how a
-gateway killed with SIGKILL leaves nothing. It therefore imports nothing but the standard library.
+then ends every process with the gateway's mark, removes the scratch directories, and becomes the
+program that removes what the CLI kept of them (transcripts.py). That is how a gateway killed with
+SIGKILL leaves nothing. It therefore imports nothing but the standard library.
 """
 
 from __future__ import annotations
@@ -273,3 +274,5 @@ def _pids(processes: Iterable[Process]) -> list[int]:
 
 if __name__ == "__main__":
     guard(sys.argv[1], Path(sys.argv[2]))
+    if program := sys.argv[3:]:
+        os.execv(sys.executable, [sys.executable, "-I", "-S", *program])  # noqa: S606

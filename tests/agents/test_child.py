@@ -14,13 +14,16 @@ import pytest
 from cursor_gateway.agents import process_tree
 from cursor_gateway.agents.child import Child, Command
 from cursor_gateway.agents.children import Children
+from cursor_gateway.agents.transcripts import Transcripts
 from cursor_gateway.errors import AgentFailed
 from tests.conftest import eventually
+
+NO_TRANSCRIPTS = Transcripts({}, Path("/nonexistent"), keep=True)
 
 
 @pytest.fixture
 async def children() -> AsyncIterator[Children]:
-    children = Children(owns_process=False)
+    children = Children(NO_TRANSCRIPTS, owns_process=False)
     yield children
     await children.close(0.0)
     assert not children.scratch.exists()
@@ -165,7 +168,7 @@ async def test_a_program_that_cannot_be_started_says_why(children: Children) -> 
 
 
 async def test_closing_ends_everybody(tmp_path: Path) -> None:
-    children = Children(owns_process=False)
+    children = Children(NO_TRANSCRIPTS, owns_process=False)
     running = [
         python(
             children, "import signal; signal.signal(15, 1); print(1, flush=True); signal.pause()"

@@ -12,6 +12,7 @@ import pytest
 from cursor_gateway.agents import isolation
 from cursor_gateway.settings import SettingsError
 from tests.conftest import FakeAgent, Start, eventually
+from tests.http.dialogue import Dialogue
 
 HERE = Path(__file__).resolve()
 BY_AGENT = Path("/tmp/new-by-agent")
@@ -93,6 +94,28 @@ async def test_an_isolated_agent_has_its_workspace_cursors_files_and_the_network
         assert "cursor-gateway-" in said and "mine" in said and "signed-in" in said
         assert f":{client.server.port:04X} " in said
     assert (tmp_path / ".cursor" / "kept").read_text() == "kept\n"
+
+
+@needs_bwrap
+async def test_an_isolated_agent_sees_no_transcript_of_others_and_takes_its_own_up_again(
+    start: Start, caged: FakeAgent, tmp_path: Path
+) -> None:
+    for kind in ("projects", "chats"):
+        (tmp_path / ".cursor" / kind / "another").mkdir(parents=True)
+        (tmp_path / ".cursor" / kind / "another" / "file").write_text("private-words")
+    write = (
+        'mine=$HOME/.cursor/chats/$(printf %s "$PWD" | md5sum | cut -c1-32)/s; '
+        "mkdir -p $mine; echo again >> $mine/store.db; wc -l $mine/store.db; "
+        "ls -R $HOME/.cursor; cat $HOME/.cursor/*/*/file; echo $*"
+    )
+    async with start(isolate=True) as client:
+        talk = Dialogue(client, tools=[])
+        first = (await talk.say(f"RUN {write}"))["content"]
+        assert "1 " in first and "another" not in first and "private" not in first
+        second = (await talk.say(f"RUN {write}"))["content"]
+        assert "--resume s" in second and second.startswith("2 ")
+    left = sorted(str(p.relative_to(tmp_path)) for p in (tmp_path / ".cursor").glob("*/*"))
+    assert left == [".cursor/chats/another", ".cursor/projects/another"]
 
 
 @needs_bwrap

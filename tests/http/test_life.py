@@ -165,7 +165,7 @@ async def test_scratch_directories_are_empty_of_their_own_and_removed(
 async def test_a_scratch_directory_that_was_left_as_it_was_serves_the_next_run(
     start: Start, fake: FakeAgent
 ) -> None:
-    async with start(session_reuse=False) as client:
+    async with start(session_reuse=False, transcripts="keep") as client:
         for _ in range(3):
             await client.content("[[text:one]]")
             await _agent_has_left(client)

