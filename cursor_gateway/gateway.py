@@ -15,6 +15,7 @@ from cursor_gateway.account import Account
 from cursor_gateway.agents.child import TERM_GRACE
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.cursor_cli import CursorCli
+from cursor_gateway.agents.permissions import agent_reads
 from cursor_gateway.agents.run import Chat, Order, Run, StartOver
 from cursor_gateway.agents.transcripts import Transcripts
 from cursor_gateway.agents.version_facts import KnownVersions
@@ -287,6 +288,8 @@ class Gateway:
             "sessions": {"parked": self._sessions.parked, "chats": self._sessions.chats},
             "loops_stopped": self._loops_stopped,
             "record_prompts": self._settings.record_prompts,
+            "agent_reads": agent_reads(self._settings),
+            "transcripts": self._settings.transcripts,
         }
         if problem:
             state["error"] = {"code": problem.code, "message": problem.message}

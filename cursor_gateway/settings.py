@@ -67,7 +67,7 @@ class Settings:
     agent_mode: str = setting(
         "ask",
         "CURSOR_GATEWAY_AGENT_MODE",
-        "`ask`: the agent can read but not act. `agent`: it may edit files in `workspace`.",
+        "In a `workspace`, with `ask` the agent reads; with `agent` it may edit files there, too.",
         choices="ask agent",
     )
     workspace: str = setting(

@@ -14,12 +14,18 @@ export function showState(list, servers, health) {
     fact("Queue", slots.waiting, "waiting"),
     fact("Spares", `${warm.spares} of ${warm.most}`, `ready, ${warm.used} used`),
     fact("Parked", plural(sessions.parked, "run"), plural(sessions.chats, "chat") + " kept"),
+    fact("Agents can read", ...readable(health.agent_reads)),
     fact("MCP servers", ...bridged(mcp, health.mcp_servers)),
   );
   show(servers, health.mcp_servers.length > 0 && serverList(health.mcp_servers));
 }
 
 const SIGN_IN = { authenticated: "signed in", unknown: "being checked" };
+
+function readable({ workspace, isolated }) {
+  if (!workspace) return ["no files", "but images of the conversation"];
+  return [workspace, isolated ? "isolated" : "in a workspace; --isolate leaves them the workspace"];
+}
 
 function fact(name, value, more) {
   return el(

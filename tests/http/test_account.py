@@ -156,6 +156,12 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
         "sessions": {"parked": 0, "chats": 0},
         "loops_stopped": 0,
         "record_prompts": False,
+        "agent_reads": {
+            "scratch": "nothing but images of the conversation",
+            "workspace": None,
+            "isolated": False,
+        },
+        "transcripts": "remove",
     }
 
 

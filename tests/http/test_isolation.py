@@ -138,6 +138,8 @@ async def test_a_workspace_that_the_user_named_can_be_read_and_edited_only_in_ag
     project = tmp_path / "project"
     async with start(isolate=True, workspace=str(project), agent_mode=mode) as client:
         assert "private-code" in await client.content("RUN cat code; echo x >> code")
+        reads = (await client.get("/health"))[1]["agent_reads"]
+        assert (reads["workspace"], reads["isolated"]) == ("the workspace", True)
     assert ((project / "code").read_text() != "private-code") is changed
 
 

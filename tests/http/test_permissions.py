@@ -161,4 +161,6 @@ async def test_in_a_real_workspace_nothing_is_put_and_nothing_is_denied(
     project.mkdir()
     async with start(workspace=str(project)) as client:
         assert "dear diary" in await client.content(tries("read", path=str(secret)))
+        reads = (await client.get("/health"))[1]["agent_reads"]
+        assert (reads["workspace"], reads["isolated"]) == ("everything that you can read", False)
     assert list(project.iterdir()) == []
