@@ -90,15 +90,11 @@ class Workspaces:
     def release(self, workspace: Workspace, clear: Callable[[], object] | None = None) -> None:
         """`clear` removes what the run left elsewhere. It may wait for the disk, and is done before
         another run has the directory, as what that one leaves has the same names."""
-        number = workspace.number
-        is_untouched = self._made[number].is_untouched()
-        if clear is None:
-            self._offer(number) if is_untouched else self._remove(number)
-            return
-        clearing = asyncio.get_running_loop().run_in_executor(None, clear)
-        clearing.add_done_callback(
-            lambda _: self._offer(number) if is_untouched else self._remove(number)
-        )
+        is_untouched = self._made[workspace.number].is_untouched()
+        if is_untouched and clear is None:
+            self._offer(workspace.number)
+        else:
+            self._clear_up(workspace.number, clear, keep=is_untouched)
 
     def _offer(self, number: int) -> None:
         heapq.heappush(self._free, number)
@@ -111,19 +107,29 @@ class Workspaces:
         unused = [number for number in self._free if number in self._made]
         self._free = sorted(number for number in self._free if number not in self._made)
         for number in unused:
-            self._remove(number)
+            self._clear_up(number)
 
-    def _remove(self, number: int) -> None:
-        """What an agent made so that it cannot be removed keeps its number."""
+    def _clear_up(
+        self, number: int, clear: Callable[[], object] | None = None, *, keep: bool = False
+    ) -> None:
+        """Remove the directory, unless it can be kept for another run. What an agent made so that
+        it cannot be removed keeps its number."""
         scratch = self._made[number].path
-        removing = asyncio.get_running_loop().run_in_executor(None, _is_removed, scratch)
 
-        def give_back(_: object) -> None:
+        def work() -> bool:
+            if clear is not None:
+                clear()
+            return keep or _is_removed(scratch)
+
+        def give_back(done: asyncio.Future[bool]) -> None:
+            if keep:
+                self._offer(number)
+                return
             del self._made[number]
-            if removing.result():
+            if done.result():
                 heapq.heappush(self._free, number)
 
-        removing.add_done_callback(give_back)
+        asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(give_back)
 
 
 @dataclass(slots=True)

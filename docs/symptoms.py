@@ -350,10 +350,16 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             "cursor-gateway serve --tool-loop-max-repeat 5",
         ),
         Symptom(
-            "The model says that it cannot run commands or edit files",
-            "The client sent no tools, so the agent can only read, in an empty directory. Ask from "
-            "a client that has tools, or name a workspace: [tools.md](tools.md).",
+            "The model says that it cannot read or edit files or run commands",
+            "The client sent no tools, and the agent is denied its own, in an empty directory. Ask "
+            "from a client that has tools, or name a workspace: [tools.md](tools.md).",
             "cursor-gateway serve --workspace . --agent-mode agent",
+        ),
+        Symptom(
+            "Chats of the gateway are not in `cursor-agent ls`",
+            "The gateway removes what the CLI keeps of them: "
+            "[security.md](security.md#what-the-cli-keeps).",
+            "cursor-gateway serve --transcripts keep",
         ),
         Symptom(
             "Tools of an MCP server are missing",

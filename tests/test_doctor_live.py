@@ -68,6 +68,8 @@ def test_a_good_cli_passes_every_probe_and_the_results_are_kept(fake: FakeAgent)
     fake.put("version", "2026.09.17-other")
     assert "was not probed" in told(examined(fake)[1])["probed"]
     assert fake.processes() == []
+    # Nor is anything left of what the models were asked.
+    assert list(fake.cursor.glob("chats/*")) == list(fake.cursor.glob("projects/*")) == []
 
 
 def test_a_cli_that_gives_up_forgets_and_obeys_nobody_is_found_and_mended(

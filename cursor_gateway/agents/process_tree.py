@@ -274,5 +274,6 @@ def _pids(processes: Iterable[Process]) -> list[int]:
 
 if __name__ == "__main__":
     guard(sys.argv[1], Path(sys.argv[2]))
-    if program := sys.argv[3:]:
-        os.execv(sys.executable, [sys.executable, "-I", "-S", *program])  # noqa: S606
+    # A gateway that ended by itself has removed its note.
+    if len(sys.argv) > 3 and Path(sys.argv[-1]).exists():
+        os.execv(sys.executable, [sys.executable, "-I", "-S", *sys.argv[3:]])  # noqa: S606

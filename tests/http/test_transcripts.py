@@ -134,9 +134,8 @@ async def test_in_a_real_workspace_only_our_sessions_are_removed(
         assert (len(ours) == 4) if reuse else True
     project = f"projects/{slug_of(str(tmp_path))}"
     # The directory is the user's, and so is its being trusted.
-    assert set(kept(fake.cursor)) == {
-        *(*strangers, f"{project}/.workspace-trusted", f"{project}/worker.log")
-    }
+    left = {*strangers, f"{project}/.workspace-trusted", f"{project}/worker.log"}
+    await eventually(lambda: set(kept(fake.cursor)) == left)
 
 
 @pytest.mark.parametrize("place", ["projects", "chats"])
