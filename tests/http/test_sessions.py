@@ -51,11 +51,12 @@ async def test_results_of_written_calls_are_the_new_messages(start: Start, fake:
     assert second == f'<tool_result id="{call}" tool="bash">\na.txt\n</tool_result>'
 
 
-async def test_two_chats_with_the_same_opening_never_cross(client: Client, fake: FakeAgent) -> None:
-    one, two = Dialogue(client, tools=[]), Dialogue(client, tools=[])
-    await asyncio.gather(one.say("[[text:hello]]"), two.say("[[text:hello]]"))
-    await asyncio.gather(one.say("[[text:I am one]]"), two.say("[[text:I am two]]"))
-    await asyncio.gather(one.say("[[text:still one]]"), two.say("[[text:still two]]"))
+async def test_two_chats_with_the_same_opening_never_cross(start: Start, fake: FakeAgent) -> None:
+    async with start(transcripts="keep") as client:
+        one, two = Dialogue(client, tools=[]), Dialogue(client, tools=[])
+        await asyncio.gather(one.say("[[text:hello]]"), two.say("[[text:hello]]"))
+        await asyncio.gather(one.say("[[text:I am one]]"), two.say("[[text:I am two]]"))
+        await asyncio.gather(one.say("[[text:still one]]"), two.say("[[text:still two]]"))
     for run in fake.runs():
         chat = transcript(fake, run)
         assert not ("I am one" in chat and "I am two" in chat)
