@@ -22,7 +22,8 @@ from pathlib import Path
 from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.agents.run import Chat, Run
 from cursor_gateway.core.call_ids import CallIds
-from cursor_gateway.core.conversation import Conversation, Message, ToolCall, ToolResult
+from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
+from cursor_gateway.core.habits import ends_the_task, restored
 from cursor_gateway.core.history import (
     History,
     history_of,
@@ -36,6 +37,13 @@ log = logging.getLogger(__name__)
 # Far more than a person has open at once; what is beyond it gives way to the newer.
 MAX_PARKED = 256
 MAX_CHATS = 256
+
+# A client that has what it wanted comes back at once, to complain of it, or never.
+_COMPLAINS_WITHIN = 2.0
+_LEFT_OUT = (
+    "No result: the client left this call out of the conversation, and most likely did not make it."
+    " Call again if it is still needed."
+)
 
 
 @dataclass(frozen=True)
@@ -59,8 +67,8 @@ class Ask:
 
     @cached_property
     def past_and_news(self) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-        """The messages up to the assistant's last turn, and those since."""
-        return split(self.conversation.messages)
+        """The messages up to the assistant's last turn, and those since; only for comparing."""
+        return split(restored(self.conversation.messages))
 
     @cached_property
     def past(self) -> History:
@@ -83,6 +91,7 @@ class _Parked:
 @dataclass(slots=True)
 class _Kept:
     chat: Chat
+    seen: History
     keys: tuple[Hashable, ...]
     until: float
 
@@ -116,15 +125,18 @@ class Sessions:
 
     # Runs that wait for results
 
-    def park(self, ask: Ask, run: Run, seen: History, calls: Sequence[str]) -> None:
+    def park(self, ask: Ask, run: Run, seen: History, calls: Sequence[ToolCall]) -> None:
         runs = self._runs()
         if len(runs) >= MAX_PARKED:
             self._stop(runs[0])
-        parked = _Parked(run, ask.scope, seen, frozenset(calls))
+        parked = _Parked(run, ask.scope, seen, frozenset(call.id for call in calls))
+        seconds = self._seconds
+        if ends_the_task(ask.conversation, [call.name for call in calls]):
+            seconds = min(seconds, _COMPLAINS_WITHIN)
         loop = asyncio.get_running_loop()
-        parked.timer = loop.call_later(self._seconds, lambda: self._stop(parked))
+        parked.timer = loop.call_later(seconds, lambda: self._stop(parked))
         run.when_over(lambda: self._stop(parked))
-        self._parked |= dict.fromkeys(calls, parked)
+        self._parked |= dict.fromkeys(parked.calls, parked)
 
     def continued(self, ask: Ask) -> Run | None:
         """The run that waits for the results that `ask` brings, told of them."""
@@ -155,7 +167,8 @@ class Sessions:
         assert line is not None
         line.offer(ask.conversation.callable_tools)
         line.one_at_a_time = not ask.conversation.parallel_calls
-        parked.run.go_on(_with_reminders(results, news))
+        left_out = parked.calls - set(ask.past.calls)
+        parked.run.go_on([*_with_reminders(results, news), *map(_without_result, left_out)])
         return parked.run
 
     def _mismatch(
@@ -177,7 +190,7 @@ class Sessions:
             return "new tools, of which this CLI takes no notice"
         if not ask.past.goes_on_from(parked.seen):
             return "another history"
-        if not parked.calls <= brought:
+        if not ask.past.calls or not brought >= set(ask.past.calls):
             return "results are missing"
         return "" if reminders(news) is not None else "the user said more"
 
@@ -205,11 +218,11 @@ class Sessions:
         # Each has a key or two.
         if len(self._kept) >= MAX_CHATS and self.chats >= MAX_CHATS:
             self._forget(self._oldest())
-        keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen),)
+        keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen.key),)
         if name := session_name(ask.conversation):
             keys = (*keys, (ask.scope_with_tools, name, _instructions(ask)))
         loop = asyncio.get_running_loop()
-        kept = _Kept(self._agent.keep(run), keys, loop.time() + self._seconds)
+        kept = _Kept(self._agent.keep(run), seen, keys, loop.time() + self._seconds)
         if self._expiry is None:
             self._expiry = loop.call_at(kept.until, self._forget_expired)
         for key in keys:
@@ -226,7 +239,8 @@ class Sessions:
         past, _ = ask.past_and_news
         kept, known = None, 0
         if past:
-            kept = self._kept.get((ask.scope_with_tools, ask.past))
+            kept = self._kept.get((ask.scope_with_tools, ask.past.key))
+            kept = kept if kept and ask.past.goes_on_from(kept.seen) else None
             known = len(past)
         elif name := session_name(ask.conversation):
             # A client that names its session may send only what is new.
@@ -263,6 +277,10 @@ class Sessions:
 def _instructions(ask: Ask) -> History:
     """What its system messages say: a named session with others is another one."""
     return history_of(m for m in ask.conversation.messages if m.role == "system")
+
+
+def _without_result(call_id: str) -> ToolResult:
+    return ToolResult(call_id, (Text(_LEFT_OUT),), is_error=True)
 
 
 def _with_reminders(results: Sequence[ToolResult], news: Sequence[Message]) -> list[ToolResult]:

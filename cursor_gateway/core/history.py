@@ -4,8 +4,9 @@ Theory of operation
 -------------------
 Compared is what the *client* says (its system and user messages, its tool results) and the ids of
 the calls, which are ours. Arguments of calls are not compared: clients write them anew, and some
-rewrite them. The assistant's texts are compared without their blanks; a client may leave some
-of them out, but it may not have other ones.
+rewrite them. The assistant's texts are compared without their blanks. What clients change by habit
+stands in `habits`; of texts, reminders and the last calls a client may leave some out, but it may
+not have other ones.
 
 Nothing is kept but digests: a history of a megabyte costs as much as one of a line.
 """
@@ -22,11 +23,13 @@ from cursor_gateway.core.conversation import (
     ImageFile,
     ImageLink,
     Message,
+    Part,
     Text,
     ToolCall,
     ToolResult,
 )
 from cursor_gateway.core.events import Event, TextDelta
+from cursor_gateway.core.habits import is_reminder, without_seal, without_thoughts
 from cursor_gateway.core.loop_guard import is_the_user_speaking
 
 _SESSION = re.compile(r"^Session: (session-[A-Za-z0-9-]{1,100})\s*$", re.MULTILINE)
@@ -34,13 +37,26 @@ _SESSION = re.compile(r"^Session: (session-[A-Za-z0-9-]{1,100})\s*$", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class History:
-    # What the client said and which calls were made, as a chain of digests.
+    # What the client said, and which calls were made before it, as a chain of digests.
     said: bytes = b""
-    # What the assistant said, each answer a digest.
+    # The calls since the client last said something.
+    calls: tuple[str, ...] = ()
+    # What the assistant said, each answer a digest, and what the client reminded the model of.
     texts: tuple[bytes, ...] = ()
+    reminders: tuple[bytes, ...] = ()
 
     def goes_on_from(self, seen: History) -> bool:
-        return self.said == seen.said and set(self.texts) <= set(seen.texts)
+        return (
+            self.said == seen.said
+            and set(self.calls) <= set(seen.calls)
+            and set(self.texts) <= set(seen.texts)
+            and set(self.reminders) <= set(seen.reminders)
+        )
+
+    @property
+    def key(self) -> tuple[bytes, tuple[bytes, ...]]:
+        """What two histories have in common if one goes on from the other, after an answer."""
+        return self.said, self.texts[-1:]
 
 
 NONE = History()
@@ -48,43 +64,63 @@ NONE = History()
 
 def history_of(messages: Iterable[Message], before: History = NONE) -> History:
     """What was said in `messages`, after a history that ended with a whole turn."""
-    said, texts = before.said, list(before.texts)
+    said, calls = before.said, list(before.calls)
+    texts, reminded = list(before.texts), list(before.reminders)
     words: list[str] = []
     for message in messages:
-        if message.role != "assistant":
-            texts += _texts(words)
-            said = _chain(said, message.role, _spoken(message.parts))
-        for part in message.parts:
-            if isinstance(part, Text) and message.role == "assistant":
-                words.append(part.text)
-            elif isinstance(part, ToolCall):
-                said = _chain(said, "call", part.id)
-            elif isinstance(part, ToolResult):
-                said = _chain(said, "result", f"{part.id}\0{_spoken(part.content)}")
-    return History(said, (*texts, *_texts(words)))
+        if message.role == "assistant":
+            words += [part.text for part in message.parts if isinstance(part, Text)]
+            calls += [part.id for part in message.parts if isinstance(part, ToolCall)]
+            continue
+        texts += _texts(words)
+        aside, own = _set_apart(message)
+        reminded += [_digest(_bare(_spoken([part]))) for part in aside]
+        if own or not aside:
+            said = _client_says(_with_calls(said, calls), message.role, own)
+            calls.clear()
+    return History(said, tuple(calls), (*texts, *_texts(words)), tuple(reminded))
+
+
+def _set_apart(message: Message) -> tuple[list[Part], list[Part]]:
+    """The client's reminders, and all the rest."""
+    kinds: tuple[list[Part], list[Part]] = [], []
+    for part in message.parts:
+        kinds[message.role != "user" or not is_reminder(part)].append(part)
+    return kinds
+
+
+def _with_calls(said: bytes, calls: Iterable[str]) -> bytes:
+    for call in calls:
+        said = _chain(said, "call", call)
+    return said
+
+
+def _client_says(said: bytes, role: str, parts: Sequence[Part]) -> bytes:
+    words = _spoken(parts)
+    said = _chain(said, role, without_seal(words) if role == "system" else words)
+    for part in parts:
+        if isinstance(part, ToolCall):
+            said = _chain(said, "call", part.id)
+        elif isinstance(part, ToolResult):
+            said = _chain(said, "result", f"{part.id}\0{_spoken(part.content)}")
+    return said
 
 
 class Answer:
     """What the client is told in one answer, as its next request should repeat it."""
 
     def __init__(self) -> None:
-        self._text = hashlib.blake2b(digest_size=16)
-        self._has_text = False
-        self.calls: list[str] = []
+        self._words: list[str] = []
+        self.calls: list[ToolCall] = []
 
     def feed(self, events: Sequence[Event]) -> None:
-        if text := "".join([event.text for event in events if isinstance(event, TextDelta)]):
-            bare = _bare(text)
-            self._has_text |= bool(bare)
-            self._text.update(bare)
-        self.calls += [event.id for event in events if isinstance(event, ToolCall)]
+        self._words += [event.text for event in events if isinstance(event, TextDelta)]
+        self.calls += [event for event in events if isinstance(event, ToolCall)]
 
     def after(self, asked: History) -> History:
-        said = asked.said
-        for call in self.calls:
-            said = _chain(said, "call", call)
-        texts = (*asked.texts, self._text.digest()) if self._has_text else asked.texts
-        return History(said, texts)
+        calls = (*asked.calls, *(call.id for call in self.calls))
+        texts = (*asked.texts, *_texts(list(self._words)))
+        return History(asked.said, calls, texts, asked.reminders)
 
 
 def split(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
@@ -114,7 +150,7 @@ def session_name(conversation: Conversation) -> str:
 
 def _texts(words: list[str]) -> list[bytes]:
     """The digest of an answer's words, if there were any; empties the list."""
-    bare = _bare("".join(words))
+    bare = _bare(without_thoughts("".join(words)))
     words.clear()
     return [_digest(bare)] if bare else []
 

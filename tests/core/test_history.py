@@ -86,7 +86,88 @@ def test_what_was_said_counts(messages: tuple[Message, ...]) -> None:
     assert not history_of(messages).goes_on_from(SEEN)
 
 
-SPOKEN = st.sampled_from([user("Hi"), user(RESULT), assistant("Well"), assistant(CALL), user("")])
+DATE = "<system-reminder>It is Tuesday.</system-reminder>"
+SKILLS = "<system-reminder>You have skills.</system-reminder>"
+SEALED = "x-anthropic-billing-header: cc_entrypoint=cli; cch={};"
+
+
+def system(*texts: str) -> Message:
+    return Message("system", tuple(map(Text, texts)))
+
+
+OTHER = ToolCall("call_2", "bash", '{"command": "pwd"}')
+
+
+@pytest.mark.parametrize(
+    ("seen", "now"),
+    [
+        # oh-my-pi
+        (
+            (system(SEALED.format("6e5fd"), "Be brief."), user("Hi"), assistant("Yes")),
+            (system(SEALED.format("0c2e7"), "Be brief."), user("Hi"), assistant("Yes")),
+        ),
+        # gptme, pydantic-ai
+        (
+            (user("Hi"), assistant("Looking. ", CALL)),
+            (user("Hi"), assistant("<think>\nHm\n</think>\n\nLooking. \n", CALL)),
+        ),
+        (
+            (user("Hi"), assistant("Looking. ", CALL)),
+            (user("Hi"), assistant("<think>\nHm\n</think>"), assistant("Looking. ", CALL)),
+        ),
+        ((user("Hi"), assistant(CALL)), (user("Hi"), assistant("<think>Hm</think>", CALL))),
+        # Qwen Code
+        (
+            (user(SKILLS, DATE, "Hi"), assistant("Yes")),
+            (user(SKILLS, "Hi"), assistant("Yes")),
+        ),
+        ((user(DATE), user("Hi"), assistant("Yes")), (user("Hi"), assistant("Yes"))),
+        (
+            (user("Hi"), assistant(CALL), user(RESULT, DATE)),
+            (user("Hi"), assistant(CALL), user(RESULT)),
+        ),
+        # gptme
+        ((user("Hi"), assistant(CALL, OTHER)), (user("Hi"), assistant(CALL))),
+    ],
+)
+def test_what_a_client_changes_by_habit_is_no_change(
+    seen: tuple[Message, ...], now: tuple[Message, ...]
+) -> None:
+    assert history_of(now).goes_on_from(history_of(seen))
+    assert history_of(now).key == history_of(seen).key
+
+
+@pytest.mark.parametrize(
+    ("seen", "now"),
+    [
+        ((system("Be brief."), user("Hi")), (system("Be long."), user("Hi"))),
+        (
+            (system(SEALED.format("6e5fd"), "Be brief."), user("Hi")),
+            (system(SEALED.format("6e5fd"), "Be long."), user("Hi")),
+        ),
+        ((user(SEALED.format("6e5fd")),), (user(SEALED.format("0c2e7")),)),
+        ((system(DATE), user("Hi")), (user("Hi"),)),
+        ((user("Hi"), assistant("Yes")), (user("Hi"), assistant("<think>Hm</think>No"))),
+        ((user("Hi"), assistant("Yes")), (user(DATE, "Hi"), assistant("Yes"))),
+        ((user(DATE, "Hi"), assistant("Yes")), (user(SKILLS, "Hi"), assistant("Yes"))),
+        ((user("Hi"), assistant(CALL)), (user("Hi"), assistant(CALL, OTHER))),
+        (
+            (user("Hi"), assistant(CALL, OTHER), user(RESULT)),
+            (user("Hi"), assistant(CALL), user(RESULT)),
+        ),
+        ((user("Hi", CALL), assistant("Yes")), (user("Hi"), assistant("Yes"))),
+    ],
+)
+def test_a_habit_is_no_licence(seen: tuple[Message, ...], now: tuple[Message, ...]) -> None:
+    assert not history_of(now).goes_on_from(history_of(seen))
+
+
+SPOKEN = st.sampled_from(
+    [
+        *(user("Hi"), user(RESULT), assistant("Well"), assistant(CALL), user("")),
+        *(user(DATE), user(DATE, "Hi"), system("Be brief."), assistant("<think>", CALL)),
+    ]
+)
 
 
 @given(st.lists(SPOKEN))
@@ -101,7 +182,7 @@ def test_an_answer_is_what_the_next_request_repeats() -> None:
     answer.feed([TextDelta("see."), CALL])
     asked = history_of((user("Hi"),))
     assert answer.after(asked) == history_of((user("Hi"), assistant("Let me see.", CALL)))
-    assert answer.calls == ["call_1"]
+    assert answer.calls == [CALL]
 
 
 def test_an_answer_without_a_word_adds_none() -> None:
