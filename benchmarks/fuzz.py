@@ -29,6 +29,7 @@ from cursor_gateway.core import mcp_config
 from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.core.conversation import ToolResult, ToolSpec
 from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.core.habits import restored
 from cursor_gateway.core.history import history_of
 from cursor_gateway.core.models import Model, resolve
 from cursor_gateway.core.prompt import render
@@ -148,7 +149,7 @@ def answer_to(exchange: Exchange) -> None:
     prompt = render(conversation)
     prompt.text.encode()
     hash(Order(conversation, "auto").kind)
-    history_of(conversation.messages)
+    history_of(restored(conversation.messages))
     orjson.dumps([tool["name"] for tool in RelayedTools(conversation.tools).listing()])
     name = conversation.tools[0].name if conversation.tools else "bash"
     call = f'<tool_call>{{"name": {json.dumps(name)}, "arguments": {{"a": 1}}}}</tool_call>'

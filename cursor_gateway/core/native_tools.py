@@ -189,7 +189,8 @@ def translate(
         mapped = _mapped(native, prepared, target) or _as_edits(native, prepared, target)
         if mapped is None:
             continue
-        fitted, problem = fit(target, mapped, description or _description(prepared))
+        described = description or _description(prepared)
+        fitted, problem = fit(target, mapped, described, exactly=True)
         if not problem:
             return target.name, fitted
     return None

@@ -7,7 +7,7 @@ it may be anything, and it may never make us fetch something.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -24,6 +24,7 @@ _FENCE = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOT
 # The client's schema is checked while nothing else runs, so it gets only so much time and effort.
 _PATTERN_SECONDS = 0.2
 _MAX_REFERENCES = 5_000
+_MAX_VIOLATIONS = 100
 
 
 class SchemaTooExpensive(Exception):
@@ -142,12 +143,19 @@ def _counted(follow: Any) -> Any:
     return followed
 
 
-def first_violation(document: object, output: JsonOutput) -> str:
-    """Why `document` does not fit the schema, in one sentence; empty when it does."""
+def first_violation(
+    document: object,
+    output: JsonOutput,
+    counts: Callable[[ValidationError], bool] = lambda _: True,
+) -> str:
+    """Why `document` does not fit the schema, in one sentence; empty when it does. The first
+    violation that counts is told, or the hundredth: nobody looks through a million."""
     from referencing.exceptions import Unresolvable
 
     try:
-        violation = next(iter(_validator(output).iter_errors(document)), None)
+        numbered = enumerate(_validator(output).iter_errors(document), 1)
+        told = (each for at, each in numbered if at >= _MAX_VIOLATIONS or counts(each))
+        violation = next(told, None)
     except Unresolvable as error:
         return f"its schema refers to {error.ref!r}, which is not part of it."
     except RecursionError:

@@ -1,20 +1,29 @@
 """The client's tools: their schemas in plain words, and arguments that fit them.
 
 Arguments are repaired only where the meaning is certain: a number written as text, an object
-written as JSON text, a parameter that merely describes the call. Whatever could destroy something
-when guessed wrong (a missing path, an empty text to replace) is left as it is, and fails.
+written as JSON text, a parameter that merely describes the call. What then still does not fit is
+the client's to reject: it may be less strict than its schema (Droid 0.215 wants three words or more
+for the `summary` of a command, and takes two), and it says best what it wants. A call is held back
+here in two cases:
+
+- The tool could destroy something, and the call is not whole: a missing path, an empty text to
+  replace, a parameter that nobody knows. A client that is not strict would act on it.
+- The client wants nothing but this call (it names the tool): nobody would mend it there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from cursor_gateway.core.conversation import JsonOutput, ToolSpec
 from cursor_gateway.core.structured import first_violation
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 # Parameters that may only say what a call is for: filling them changes nothing that is done.
 DESCRIPTIVE = frozenset({"i", "intent", "summary", "description", "title", "explanation", "reason"})
@@ -26,6 +35,22 @@ _DESCRIBES_THE_CALL = re.compile(
     re.IGNORECASE,
 )
 _COMMANDS = frozenset({"command", "cmd", "script"})
+# Parts of names of tools that act, and parameters that only those have.
+_ACTS = frozenset(
+    "append apply bash cmd command create delete drop edit editor eval exec execute insert kill "
+    "move overwrite patch remove rename replace reset rm run save shell sql stop terminal truncate "
+    "update write".split()
+)
+_ACTED_WITH = _COMMANDS | frozenset(
+    "code content contents edits file_text new_str new_string newString old_str old_string "
+    "oldString patch".split()
+)
+_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+# A value that is too long or not of the wanted form is still the value that the model meant.
+_LIMITS = frozenset(
+    "pattern format maxLength minimum maximum exclusiveMinimum exclusiveMaximum multipleOf "
+    "maxItems uniqueItems maxProperties".split()
+)
 
 _SCHEMA_NOISE = frozenset({"$schema", "$id", "title", "default", "examples"})
 # Below these stand names, not words of the schema's language.
@@ -87,9 +112,10 @@ def _not_null(choices: Any) -> list[Any]:
 
 
 def fit(
-    tool: ToolSpec, arguments: Mapping[str, Any], description: str = ""
+    tool: ToolSpec, arguments: Mapping[str, Any], description: str = "", *, exactly: bool = False
 ) -> tuple[dict[str, Any], str]:
-    """`arguments` as the tool's schema wants them, and why they cannot be; empty when they fit."""
+    """`arguments` as the tool's schema wants them, and why the client shall not get them; empty
+    when it shall. `exactly` is for clients that cannot complain, and for words that are ours."""
     properties = tool.schema.get("properties")
     known = properties if isinstance(properties, dict) else {}
     fitted = {
@@ -102,9 +128,33 @@ def fit(
             description = description or str(fitted[name])
             del fitted[name]
     for name in _required(tool.schema):
-        if name not in fitted and _only_describes(name, known):
+        if not isinstance(fitted.get(name), str) and _only_describes(name, known):
             fitted[name] = _describing(tool.name, known[name], description)
-    return fitted, _violation(fitted, tool.schema)
+    if exactly or could_destroy(tool):
+        return fitted, _violation(fitted, tool.schema, _that_counts(known, exactly=exactly))
+    return fitted, ""
+
+
+def could_destroy(tool: ToolSpec) -> bool:
+    """Whether more than a wrong answer could come of a call that is not whole."""
+    properties = tool.schema.get("properties")
+    known = properties.keys() if isinstance(properties, dict) else set()
+    parts = {part.lower() for part in _NAME_PARTS.findall(tool.name)}
+    return bool(parts & _ACTS or known & _ACTED_WITH)
+
+
+def _that_counts(
+    properties: Mapping[str, Any], *, exactly: bool
+) -> Callable[[ValidationError], bool]:
+    """Nothing is done with what describes a call, so nothing is wrong with it."""
+
+    def counts(violation: ValidationError) -> bool:
+        path = violation.absolute_path
+        if path and _only_describes(str(path[0]), properties):
+            return False
+        return exactly or violation.validator not in _LIMITS
+
+    return counts
 
 
 def _only_describes(name: str, properties: Mapping[str, Any]) -> bool:
@@ -122,10 +172,14 @@ def _describing(name: str, schema: Mapping[str, Any], description: str) -> str:
     return description if description and not _violation(description, schema) else plain
 
 
-def _violation(value: Any, schema: Mapping[str, Any]) -> str:
+def _violation(
+    value: Any,
+    schema: Mapping[str, Any],
+    counts: Callable[[ValidationError], bool] = lambda _: True,
+) -> str:
     """Clients send schemas that are none, or none that can be checked; they will judge by them."""
     try:
-        problem = first_violation(value, JsonOutput(schema))
+        problem = first_violation(value, JsonOutput(schema), counts)
     except Exception:
         return ""
     return "" if problem.startswith("its schema ") else problem

@@ -27,7 +27,7 @@ the words of a model that must call a tool, and those of a run that only repairs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from cursor_gateway.core import structured
@@ -83,6 +83,8 @@ class Turn:
         self._must_call = conversation.tool_choice.kind == "required" and not all(
             tool.bridged for tool in self._tools
         )
+        # A client that names the tool wants its arguments, and will not have them mended.
+        self._fit = partial(fit, exactly=conversation.tool_choice.name is not None)
         self._max_repeat = max_repeat
         self._new_id = new_id
         self._bridged = {tool.name for tool in conversation.tools if tool.bridged}
@@ -112,7 +114,7 @@ class Turn:
         if not self._rounds:
             # The limits are the answer's: what was said before an errand counts.
             self._cut = TextCut(self._conversation.stop, self._conversation.max_tokens)
-        self._written = WrittenCalls(self._tools, reads_calls=self._reads_calls)
+        self._written = WrittenCalls(self._tools, self._fit, reads_calls=self._reads_calls)
         self._burst = Burst()
         self._loops: list[tuple[Loop, ToolCall]] = []
         self._relayed_loops = 0
@@ -248,7 +250,8 @@ class Turn:
 
     def _relayed(self, event: RelayedCall) -> None:
         tool = find(event.name, self._tools)
-        arguments, problem = fit(tool, event.arguments) if tool else ({}, "there is no such tool.")
+        unknown: tuple[dict[str, Any], str] = {}, "there is no such tool."
+        arguments, problem = self._fit(tool, event.arguments) if tool else unknown
         if problem:
             words = f"Not executed: {problem} Make the call again as its schema wants it."
             self.replies.append(ToolResult(event.id, (Text(words),), is_error=True))

@@ -6,13 +6,15 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cursor_gateway.core.conversation import ToolSpec
 from cursor_gateway.core.tool_text import Asked, Garbled, Imagined, Said, ToolTextParser, unreadable
-from cursor_gateway.core.tools import find, fit
+from cursor_gateway.core.tools import find
+
+Fit = Callable[[ToolSpec, Mapping[str, Any]], tuple[dict[str, Any], str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,9 @@ class Written:
 
 
 class WrittenCalls:
-    def __init__(self, tools: Sequence[ToolSpec], *, reads_calls: bool) -> None:
+    def __init__(self, tools: Sequence[ToolSpec], fit: Fit, *, reads_calls: bool) -> None:
         self._tools = tools
+        self._fit = fit
         self._parser = ToolTextParser() if reads_calls else None
         self.calls: list[Written] = []
         self.garbled: list[Garbled] = []
@@ -67,7 +70,7 @@ class WrittenCalls:
         tool = find(asked.name, self._tools)
         if tool is None:
             return Garbled(asked.raw, f"there is no tool {asked.name!r}.")
-        arguments, problem = fit(tool, asked.arguments)
+        arguments, problem = self._fit(tool, asked.arguments)
         if problem:
             return Garbled(asked.raw, f"the arguments of {tool.name}: {problem}")
         return Written(tool.name, arguments, asked.raw)

@@ -236,8 +236,91 @@ def test_arguments_are_repaired_where_the_meaning_is_certain(given: Any, fitted:
     [{}, {"n": "five"}, {"n": None}, {"n": 1, "o": "text"}, {"n": 1, "a": "5"}, {"n": 1, "s": True},
      {"n": 1, "b": "maybe"}, {"n": 1, "f": "2,5"}, {"n": 1, "s": 1.10}],
 )  # fmt: skip
-def test_arguments_that_do_not_fit_are_named(given: dict[str, Any]) -> None:
-    assert fit(TYPED, given)[1]
+def test_arguments_that_do_not_fit_are_named_to_whom_they_matter(given: dict[str, Any]) -> None:
+    assert fit(TYPED, given, exactly=True)[1]
+    assert fit(TYPED, given)[1] == ""
+    acting = ToolSpec("write_t", "", TYPED.schema)
+    assert fit(acting, given)[1]
+
+
+# Droid 0.215.0
+SUMMARY = {
+    "type": "string",
+    "pattern": r"^[A-Z]\S*(?:\s+\S+){2,7}$",
+    "description": "REQUIRED: A Sentence cased summary of what the command is about",
+}
+EXECUTE = tool("Execute", "summary command", True, summary=SUMMARY, command="string",
+               timeout={"type": "number", "maximum": 600})  # fmt: skip
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+@pytest.mark.parametrize("summary", ["List files", "list all the files", "ls"])
+def test_words_that_only_describe_a_call_pass_as_the_model_wrote_them(
+    summary: str, exactly: bool
+) -> None:
+    call = {"command": "ls", "summary": summary}
+    assert fit(EXECUTE, call, exactly=exactly) == (call, "")
+
+
+@pytest.mark.parametrize("nothing", [None, True, ["List"], {}])
+def test_what_is_no_description_is_replaced_by_one(nothing: Any) -> None:
+    fitted, problem = fit(EXECUTE, {"command": "ls", "summary": nothing}, "List all the files")
+    assert (fitted["summary"], problem) == ("List all the files", "")
+
+
+def test_a_value_beyond_a_limit_is_the_clients_to_reject() -> None:
+    call = {"command": "make", "summary": "Build", "timeout": 900}
+    assert fit(EXECUTE, call) == (call, "")
+    assert "900" in fit(EXECUTE, call, exactly=True)[1]
+
+
+ACTING = (
+    tool("Edit", "path", path="string", old={"type": "string", "minLength": 1}),
+    tool("apply", "path", path="string", mode={"enum": ["add"]}),
+    tool("notes", "path", path="string", content="string"),
+    tool("deleteFile", "path", True, path="string"),
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "arguments"),
+    [
+        (EXECUTE, {"summary": "List files"}),
+        (EXECUTE, {"summary": "List files", "command": ["ls"]}),
+        (EXECUTE, {"summary": "List files", "command": "rm x", "dryRun": True}),
+        (ACTING[0], {"path": "a", "old": ""}),
+        (ACTING[1], {"path": "a", "mode": "overwrite"}),
+        (ACTING[2], {"content": "x"}),
+        (ACTING[3], {}),
+        (ACTING[3], {"path": "a", "permanently": False}),
+    ],
+)
+def test_a_call_that_could_destroy_something_must_be_whole(
+    spec: ToolSpec, arguments: dict[str, Any]
+) -> None:
+    assert fit(spec, arguments)[1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "arguments"),
+    [
+        (DROID[0], {}),
+        (DROID[0], {"file_path": "/a", "encoding": "utf-8"}),
+        (DROID[4], {"pattern": ["x"]}),
+        (tool("get_weather", "city", city={"enum": ["Rome"]}), {"city": "Paris"}),
+        (ToolSpec("Read", "", {"required": ["path"]}), {}),
+    ],
+)
+def test_any_other_call_is_the_clients_to_reject(spec: ToolSpec, arguments: dict[str, Any]) -> None:
+    assert fit(spec, arguments) == (arguments, "")
+
+
+def test_a_call_with_no_end_of_faults_is_refused() -> None:
+    """To look through a million of them would hold up everybody else."""
+    words = {"type": "array", "items": {"type": "string", "pattern": "^a"}}
+    spec = tool("bash", "command", words=words, command="string")
+    assert fit(spec, {"command": "ls", "words": ["b"] * 5})[1] == ""
+    assert fit(spec, {"command": "ls", "words": ["b"] * 500})[1]
 
 
 def test_only_what_describes_a_call_is_filled_in_and_only_where_it_is_required() -> None:
@@ -250,6 +333,7 @@ def test_only_what_describes_a_call_is_filled_in_and_only_where_it_is_required()
     said = {"type": "string", "description": "A short (3-5 word) description of the task"}
     assert fit(tool("task", "description", description=said), {})[1] == ""
     assert fit(tool("save", "title", title="string"), {})[1]
+    assert "title" not in fit(tool("show", "title", title="string"), {})[0]
     assert fit(OMP[1], {"command": "ls", "description": "List"})[0] == {
         "command": "ls",
         "i": "List",
@@ -257,7 +341,7 @@ def test_only_what_describes_a_call_is_filled_in_and_only_where_it_is_required()
     closed = tool("bash", "command", True, command="string")
     assert fit(closed, {"command": "ls", "description": "x"}) == ({"command": "ls"}, "")
     assert fit(closed, {"command": "ls", "rm": "x"})[1]
-    assert fit(tool("t", "i", i="integer"), {})[1]
+    assert fit(tool("t", "i", i="integer"), {}) == ({}, "")
 
 
 @pytest.mark.parametrize(

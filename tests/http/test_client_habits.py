@@ -291,3 +291,43 @@ async def test_two_tasks_with_the_same_opening_get_their_own_results(
         del talk.messages[-1]["tool_calls"][1]
         assert (await talk.bring(name))["content"].startswith(f"{name} No result")
     assert len(fake.runs()) == 2
+
+
+# Factory Droid 0.215.0: a schema that is stricter than its client
+
+EXECUTE = tool(
+    "Execute",
+    summary={"type": "string", "pattern": r"^[A-Z]\S*(?:\s+\S+){2,7}$"},
+    command={"type": "string"},
+)
+
+
+@pytest.mark.parametrize("step", ["relay", "call"])
+async def test_two_words_for_a_summary_cost_no_round_trip(
+    client: Client, fake: FakeAgent, step: str
+) -> None:
+    talk = Dialogue(client, [EXECUTE])
+    call = {"summary": "List files", "command": "ls"}
+    answer = await talk.say(f"[[{step}:Execute {json.dumps(call)}]]")
+    assert (answer["content"], talk.asked) == (None, [("Execute", call)])
+    assert len(fake.runs()) == 1
+
+
+@pytest.mark.parametrize("step", ["relay", "call"])
+async def test_what_the_client_would_reject_is_the_clients_to_reject(
+    client: Client, fake: FakeAgent, step: str
+) -> None:
+    talk = Dialogue(client)
+    await talk.say(f'[[{step}:read {{"file": "a.txt"}}]]')
+    assert talk.asked == [("read", {"file": "a.txt"})]
+    assert len(fake.runs()) == 1
+
+
+async def test_a_tool_that_is_demanded_by_name_gets_arguments_that_fit(
+    client: Client, fake: FakeAgent
+) -> None:
+    wanted = {"type": "function", "function": {"name": "Person"}}
+    extract = Dialogue(client, [PERSON], options={"tool_choice": wanted})
+    await extract.say('[[relay:Person {"age": "old"}]][[relay:Person {"age": 70}]]')
+    assert extract.asked == [("Person", {"age": 70})]
+    assert len(fake.runs()) == 1
