@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve install test lint format types coverage coverage-all clients captures mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries captures mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -99,6 +99,17 @@ $(CLIENTS)/.installed: Makefile
 
 clients: $(VENV)/.installed-dev $(CLIENTS)/.installed
 	CLIENTS_DIR=$(CLIENTS) $(BIN)/python -m pytest -v tests/clients/real_programs.py
+
+# Libraries that call tools; `clients` runs them, too.
+clients: client-libraries
+$(CLIENTS)/python/.installed: Makefile
+	$(PYTHON) -m venv $(CLIENTS)/python
+	$(CLIENTS)/python/bin/pip install --quiet --disable-pip-version-check 'smolagents[openai]==1.26.0' \
+		instructor==1.17.0 'pydantic-ai-slim[openai,anthropic]==2.31.1'
+	@touch $@
+
+client-libraries: $(VENV)/.installed-dev $(CLIENTS)/python/.installed
+	CLIENTS_DIR=$(CLIENTS) $(LOOPBACK_ONLY) $(BIN)/python -m pytest -v tests/clients/real_libraries.py
 
 # aider is a Python program, with half a hundred dependencies of its own.
 $(CLIENTS)/aider/bin/aider: Makefile
