@@ -357,7 +357,8 @@ def test_only_what_describes_a_call_is_filled_in_and_only_where_it_is_required()
     ],
 )
 def test_a_schema_that_is_none_is_the_clients_business(schema: dict[str, Any]) -> None:
-    assert fit(ToolSpec("t", "", schema), {"a": 1}) == ({"a": 1}, "")
+    for name in ("t", "write"):
+        assert fit(ToolSpec(name, "", schema), {"a": 1}) == ({"a": 1}, "")
 
 
 def test_a_schema_is_made_plain_without_losing_its_meaning() -> None:
