@@ -35,12 +35,14 @@ _DESCRIBES_THE_CALL = re.compile(
     re.IGNORECASE,
 )
 _COMMANDS = frozenset({"command", "cmd", "script"})
-# Parts of names of tools that act, and parameters that only those have.
-_ACTS = frozenset(
-    "append apply bash cmd command create delete drop edit editor eval exec execute insert kill "
-    "move overwrite patch remove rename replace reset rm run save shell sql stop terminal truncate "
-    "update write".split()
+# Names of tools that act, wherever these words stand in them (`deletefile`) or as words of their
+# own; and parameters that only such tools have.
+_ACTS = re.compile(
+    r"append|apply|bash|command|create|delete|edit|execute|insert|kill|overwrite|patch|remove"
+    r"|rename|replace|shell|terminal|truncate|update|write",
+    re.IGNORECASE,
 )
+_ACTS_AS_WORDS = frozenset("cmd drop eval exec move mv reset rm run save sql stop".split())
 _ACTED_WITH = _COMMANDS | frozenset(
     "code content contents edits file_text new_str new_string newString old_str old_string "
     "oldString patch".split()
@@ -139,8 +141,8 @@ def could_destroy(tool: ToolSpec) -> bool:
     """Whether more than a wrong answer could come of a call that is not whole."""
     properties = tool.schema.get("properties")
     known = properties.keys() if isinstance(properties, dict) else set()
-    parts = {part.lower() for part in _NAME_PARTS.findall(tool.name)}
-    return bool(parts & _ACTS or known & _ACTED_WITH)
+    words = {part.lower() for part in _NAME_PARTS.findall(tool.name)}
+    return bool(_ACTS.search(tool.name) or words & _ACTS_AS_WORDS or known & _ACTED_WITH)
 
 
 def _that_counts(

@@ -279,6 +279,8 @@ ACTING = (
     tool("apply", "path", path="string", mode={"enum": ["add"]}),
     tool("notes", "path", path="string", content="string"),
     tool("deleteFile", "path", True, path="string"),
+    tool("deletefile", "path", path="string"),
+    tool("rmDir", "path", path="string"),
 )
 
 
@@ -292,6 +294,8 @@ ACTING = (
         (ACTING[1], {"path": "a", "mode": "overwrite"}),
         (ACTING[2], {"content": "x"}),
         (ACTING[3], {}),
+        (ACTING[4], {}),
+        (ACTING[5], {}),
         (ACTING[3], {"path": "a", "permanently": False}),
     ],
 )
@@ -309,6 +313,7 @@ def test_a_call_that_could_destroy_something_must_be_whole(
         (DROID[4], {"pattern": ["x"]}),
         (tool("get_weather", "city", city={"enum": ["Rome"]}), {"city": "Paris"}),
         (ToolSpec("Read", "", {"required": ["path"]}), {}),
+        (tool("retrieval_format", "query", query="string"), {}),
     ],
 )
 def test_any_other_call_is_the_clients_to_reject(spec: ToolSpec, arguments: dict[str, Any]) -> None:
