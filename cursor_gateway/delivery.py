@@ -104,8 +104,9 @@ class Delivery:
         return stream.response
 
     async def _break_off(self, request: web.Request, stream: _Stream, error: Exception) -> None:
-        """Say what went wrong, then end the connection uncleanly: many clients take a clean end
-        for a complete answer, whatever was written before it."""
+        """Say what went wrong as the last event. The stream then ends like any other: an end that
+        looks like a broken connection makes Codex, Cline and Kilo forget what was said before it,
+        and no client takes an answer for whole whose last event is an error."""
         if not isinstance(error, GatewayError):
             log.exception("request %s failed", request[REQUEST_ID])
             error = GatewayError("Something went wrong in the gateway.")
@@ -113,8 +114,6 @@ class Delivery:
         log.info("request %s broke off: %s", request[REQUEST_ID], error.code)
         with suppress(ConnectionError):
             await stream.fail(error)
-        if request.transport is not None:
-            request.transport.close()
 
     def _until_shutdown(self) -> _UntilShutdown:
         return _UntilShutdown(self._limits, is_now=self._stopping.done())
@@ -198,7 +197,7 @@ class _Stream:
         await self._send(frames, last=isinstance(batch[-1], Finished))
 
     async def fail(self, error: GatewayError) -> None:
-        await self._send(self._encoder.fail(error, self._request[REQUEST_ID]))
+        await self._send(self._encoder.fail(error, self._request[REQUEST_ID]), last=True)
 
     def fall_silent(self) -> None:
         if self._sign_of_life is not None:

@@ -6,8 +6,8 @@ import asyncio
 import errno
 import json
 import os
+from typing import Any
 
-import aiohttp
 import pytest
 
 from tests.conftest import Client, FakeAgent, Start, eventually, frames_of, text_of
@@ -74,19 +74,38 @@ async def test_the_message_says_what_to_do_and_carries_no_list(client: Client) -
     assert "gemini" not in error["message"]
 
 
-async def test_a_failure_after_the_first_word_is_one_error_frame_and_no_clean_end(
-    client: Client,
-) -> None:
-    prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable] x]][[exit:1]]"
-    async with client.chat(prompt, stream=True) as response:
-        assert response.status == 200
-        with pytest.raises(aiohttp.ClientPayloadError):
-            await response.read()
-    frames = await client.frames(prompt)
+BREAKS_OFF = "[[text:Hello]][[stderr:RetriableError: [unavailable] x]][[exit:1]]"
+
+
+async def test_a_failure_after_the_first_word_is_the_last_frame(client: Client) -> None:
+    frames = await client.frames(BREAKS_OFF)
     assert text_of(frames[:-1]) == "Hello"
     assert frames[-1]["error"]["code"] == "cursor_unreachable"
     finish = [f["choices"][0]["finish_reason"] for f in frames if "choices" in f]
     assert set(finish) == {None}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "last", "never"),
+    [
+        ("chat/completions", {}, b'data: {"error":', b"[DONE]"),
+        ("messages", {"max_tokens": 9}, b"event: error", b"message_stop"),
+        ("responses", {"input": BREAKS_OFF}, b"event: response.failed", b"response.completed"),
+        ("completions", {"prompt": BREAKS_OFF}, b'data: {"error":', b"[DONE]"),
+    ],
+)
+async def test_a_stream_that_breaks_off_ends_like_any_other_after_its_error(
+    client: Client, path: str, body: dict[str, Any], last: bytes, never: bytes
+) -> None:
+    """Codex, Cline and Kilo lose the message where the connection seems to break."""
+    messages = [{"role": "user", "content": BREAKS_OFF}]
+    asked = {"model": "auto", "messages": messages, "stream": True} | body
+    async with client.session.post(client.url(f"/v1/{path}"), json=asked) as response:
+        wire = await response.read()
+    *_, frame, rest = wire.split(b"\n\n")
+    assert (response.status, rest) == (200, b"")
+    assert frame.startswith(last) and b"unavailable" in frame
+    assert never not in wire
 
 
 async def test_a_failure_after_some_words_is_a_failure_of_a_plain_request(client: Client) -> None:
