@@ -78,7 +78,7 @@ ENDS = (
     *(("", True), ("[[linger]]", True), ("[[unended-result]]", True), ("[[exit:1]]", False)),
     *(("[[exit:0]]", False), ("[[half-line]]", False), ("[[hang]]", False)),
     *(("[[sh:kill -KILL $PPID]]", False), ("[[close-stdout]][[hang]]", False)),
-    *(("[[stderr:Error: You've hit your usage limit]][[exit:1]]", False),),
+    *(("[[stderr:Error: rate limit exceeded]][[exit:1]]", False),),
 )
 END_WEIGHTS = (50, 6, 6, 6, 4, 4, 4, 4, 2, 4)
 

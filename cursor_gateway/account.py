@@ -128,6 +128,8 @@ class Account:
         self._models: Remembered[ModelList] = Remembered(self._list_models)
         self._version: Remembered[str] = Remembered(agent.version)
         self._watching: asyncio.Task[None] | None = None
+        # How often somebody was found signed in who was not before.
+        self.sign_ins = 0
 
     def adopt(self, settings: Settings) -> None:
         self._aliases = settings.aliases
@@ -213,6 +215,12 @@ class Account:
             self._sign_in.learn(SignIn(authenticated=True))
 
     async def _check_sign_in(self) -> SignIn:
+        found = await self._found_sign_in()
+        if found.authenticated and found != self._sign_in.value:
+            self.sign_ins += 1
+        return found
+
+    async def _found_sign_in(self) -> SignIn:
         if not self._agent.has_api_key:
             return await self._agent.sign_in()
         # With a key, `status` knows only of a browser sign-in; the list of models knows the truth.

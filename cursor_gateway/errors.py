@@ -53,7 +53,8 @@ once, so what would fail again is a 4xx, and what may pass later carries `Retry-
 
 from __future__ import annotations
 
-from typing import ClassVar
+from copy import copy
+from typing import ClassVar, Self
 
 
 class GatewayError(Exception):
@@ -64,9 +65,11 @@ class GatewayError(Exception):
     code: ClassVar[str] = "server_error"
     hint: ClassVar[str] = ""
     # Seconds after which the same request is worth another try; None where it is not.
-    retry_after: ClassVar[int | None] = None
-    # The official SDKs repeat every 429 unless they are told that it is of no use.
-    is_final: ClassVar[bool] = False
+    retry_after: int | None = None
+    # What the gateway adds to it: how often it met the same, and whether it asked anybody.
+    remark = ""
+    # How often the client was told the same before, and asked again all the same.
+    repeats = 0
 
     def __init__(
         self, message: str, *, param: str | None = None, quotes_agent: bool = False
@@ -79,8 +82,18 @@ class GatewayError(Exception):
     @property
     def message(self) -> str:
         """What a person reads: clients show the message and nothing else, so the hint is in it."""
-        said = str(self)
-        return f"{said} {self.hint}" if self.hint else said
+        return " ".join(filter(None, (str(self), self.remark, self.hint)))
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nobody shall repeat the request by itself. A fault of our own may pass."""
+        return self.retry_after is None and self.status != GatewayError.status
+
+    def again(self, remark: str, repeats: int) -> Self:
+        """The same failure once more, and this time for good."""
+        error = copy(self)
+        error.remark, error.repeats, error.retry_after = remark, repeats, None
+        return error
 
 
 class InvalidRequest(GatewayError):
@@ -282,9 +295,6 @@ class QuotaExceeded(AgentRefused):
     type = "rate_limit_error"
     code = "quota_exceeded"
     hint = "See cursor.com/dashboard for your usage; the model `auto` may still answer."
-    # A usage limit lasts until the billing cycle ends: an hour keeps polite clients quiet.
-    retry_after = 3600
-    is_final = True
 
 
 class Unavailable(GatewayError):
@@ -298,7 +308,8 @@ class RateLimited(Unavailable):
     status = 429
     type = "rate_limit_error"
     code = "rate_limited"
-    retry_after = 20
+    # A client that waits this long and is refused once more still tells its user within 30 s.
+    retry_after = 10
 
 
 class TooManyRequests(Unavailable):

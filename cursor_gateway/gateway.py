@@ -30,6 +30,7 @@ from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated,
 from cursor_gateway.journal import Record
 from cursor_gateway.mcp_bridge import Bridge
 from cursor_gateway.presence import state_folder, versions_folder
+from cursor_gateway.recent_failures import RecentFailures
 from cursor_gateway.relay import Relay
 from cursor_gateway.sessions import Ask, Sessions
 from cursor_gateway.settings import Settings
@@ -64,6 +65,7 @@ class Gateway:
             KnownVersions(versions_folder(env)),
         )
         self.account = Account(self.agent, settings)
+        self._failures = RecentFailures(lambda: self.account.sign_ins)
         self._sessions = Sessions(self.agent, self._call_ids, settings.session_ttl)
         self._channel = ToolChannel(settings.tool_channel)
         self._errands = Errands()
@@ -95,7 +97,7 @@ class Gateway:
         record.resolved = ask.model
         turn = self._turn(ask.conversation)
         record.mark("queued")
-        async with self._slots:
+        async with self._failures.attempt(ask), self._slots:
             record.mark("started")
             told = Answer()
             run = self._continued(ask, record) or self._started(ask, record)

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from cursor_gateway.delivery import RECORD, REQUEST_ID, json_response
 from cursor_gateway.dialects import DIALECTS, Dialect, chat, messages, responses
+from cursor_gateway.dialects.error_status import told
 from cursor_gateway.errors import (
     BodyTooLarge,
     GatewayError,
@@ -27,12 +28,11 @@ def dialect_of(request: web.Request) -> Dialect:
 def error_response(request: web.Request, error: GatewayError) -> web.Response:
     request[RECORD].failed(error)
     dialect = dialect_of(request)
-    body = dialect.render_error(error, request[REQUEST_ID])
-    response = json_response(body, dialect.status_of(error))
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
-    if error.is_final:
-        response.headers["x-should-retry"] = "false"
+    user_agent = request.headers.get("User-Agent", "")
+    answer = told(error, user_agent, is_anthropic=dialect is messages)
+    body = dialect.render_error(error, request[REQUEST_ID], answer.status)
+    response = json_response(body, answer.status)
+    response.headers.update(answer.headers)
     return response
 
 

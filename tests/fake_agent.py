@@ -674,6 +674,10 @@ class Run:
     def do_stderr(self, text: str) -> None:
         sys.stderr.write(text + "\n")
 
+    def do_flaky(self, words: str) -> int | None:
+        """Fails with these words as often as the file `flaky` says, then goes on."""
+        return fail(words) if take_one("flaky") else None
+
     def do_half_line(self, _: str) -> int:
         self.out.write('{"type":"assistant","message":{"role":"assi')
         return 1

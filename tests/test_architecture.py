@@ -32,8 +32,9 @@ ORDER = [
         "delivery",
     ),
     *("gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge", "mcp_server"),
-    *("mcp_connection", "sessions", "tool_channel", "agents", "relay", "relay_messages"),
-    *("workspaces", "mcp_files", "response_store", "request_ids", "core", "errors"),
+    *("mcp_connection", "recent_failures", "sessions", "tool_channel", "agents", "relay"),
+    *("relay_messages", "workspaces", "mcp_files", "response_store", "request_ids", "core"),
+    "errors",
 ]
 
 

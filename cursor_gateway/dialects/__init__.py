@@ -49,9 +49,10 @@ class Dialect(Protocol):
     EXAMPLE: Mapping[str, Any]
 
     def parse(self, body: Mapping[str, Any]) -> Exchange: ...
-    def render_error(self, error: GatewayError, request_id: str) -> dict[str, Any]: ...
-    def status_of(self, error: GatewayError) -> int:
-        """The HTTP status, which some dialect's clients want otherwise than the error says."""
+    def render_error(
+        self, error: GatewayError, request_id: str, status: int | None = None
+    ) -> dict[str, Any]:
+        """`status` is the one that it is told with, where that is not the error's own."""
         ...
 
 

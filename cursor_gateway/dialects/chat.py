@@ -41,7 +41,7 @@ from cursor_gateway.dialects.fields import (
     optional_count,
     string_list,
 )
-from cursor_gateway.dialects.openai_errors import render_error, status_of
+from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.dialects.openai_usage import render_usage
 from cursor_gateway.errors import (
     GatewayError,
@@ -49,7 +49,7 @@ from cursor_gateway.errors import (
     UnsupportedParameter,
 )
 
-__all__ = ["EXAMPLE", "PATH", "parse", "render_error", "status_of"]
+__all__ = ["EXAMPLE", "PATH", "parse", "render_error"]
 
 PATH = "/chat/completions"
 EXAMPLE: Mapping[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}

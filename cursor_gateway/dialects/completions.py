@@ -17,11 +17,11 @@ from cursor_gateway.dialects.fields import (
     optional_count,
     string_list,
 )
-from cursor_gateway.dialects.openai_errors import render_error, status_of
+from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.dialects.openai_usage import render_usage
 from cursor_gateway.errors import GatewayError, MissingMessages, UnsupportedParameter
 
-__all__ = ["EXAMPLE", "PATH", "parse", "render_error", "status_of"]
+__all__ = ["EXAMPLE", "PATH", "parse", "render_error"]
 
 PATH = "/completions"
 EXAMPLE: Mapping[str, Any] = {"prompt": "Hello"}

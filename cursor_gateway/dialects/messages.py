@@ -117,18 +117,14 @@ def render_models(models: Iterable[Model], created: int) -> dict[str, Any]:
     return {"data": data, "has_more": False, **ends}
 
 
-def render_error(error: GatewayError, request_id: str) -> dict[str, Any]:
+def render_error(error: GatewayError, request_id: str, status: int | None = None) -> dict[str, Any]:
+    """The type is that of the failure itself, whatever status it is told with."""
     kind = _ERROR_TYPES.get(error.status, "api_error")
     described: dict[str, Any] = {"type": kind, "message": error.message, "code": error.code}
     if isinstance(error, UnsupportedParameter):
         code = f"{error.param}_unsupported_request"
         described["details"] = {"error_code": code, "unsupported": [error.param]}
     return {"type": "error", "error": described, "request_id": request_id}
-
-
-def status_of(error: GatewayError) -> int:
-    """Claude Code repeats a 401 for over a minute without a word, and shows a 403 at once."""
-    return 403 if error.status == 401 else error.status
 
 
 @dataclass(frozen=True, slots=True)

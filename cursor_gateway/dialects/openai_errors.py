@@ -7,18 +7,14 @@ from typing import Any
 from cursor_gateway.errors import GatewayError
 
 
-def render_error(error: GatewayError, request_id: str) -> dict[str, Any]:
+def render_error(error: GatewayError, request_id: str, status: int | None = None) -> dict[str, Any]:
     return {
         "error": {
             "message": error.message,
             "type": error.type,
             "code": error.code,
             "param": error.param,
-            "status": error.status,
+            "status": status or error.status,
             "request_id": request_id,
         }
     }
-
-
-def status_of(error: GatewayError) -> int:
-    return error.status

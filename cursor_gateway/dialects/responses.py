@@ -24,7 +24,7 @@ from cursor_gateway.dialects.fields import (
     optional_bool,
     optional_count,
 )
-from cursor_gateway.dialects.openai_errors import render_error, status_of
+from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.dialects.response_history import (
     NOTHING_KEPT,
     Kept,
@@ -42,7 +42,7 @@ from cursor_gateway.dialects.response_items import (
 )
 from cursor_gateway.errors import GatewayError, MissingMessages, UnsupportedParameter
 
-__all__ = ["EXAMPLE", "PATH", "parse", "render_error", "status_of"]
+__all__ = ["EXAMPLE", "PATH", "parse", "render_error"]
 
 PATH = "/responses"
 EXAMPLE: Mapping[str, Any] = {"input": "Hello"}

@@ -146,6 +146,14 @@ def test_signed_out_nothing_runs(fake: FakeAgent) -> None:
     assert call(fake, "cursor-agent", "models").returncode == 1
 
 
+def test_it_fails_as_often_as_it_is_told(fake: FakeAgent) -> None:
+    fake.put("flaky", "1")
+    prompt = "[[flaky:Error: No.]][[text:Yes.]]"
+    failed, answered = (call(fake, "cursor-agent", *RUN, prompt=prompt) for _ in range(2))
+    assert (failed.returncode, failed.stdout, failed.stderr) == (1, "", "Error: No.")
+    assert (answered.returncode, events(answered.stdout)[-1]["result"]) == (0, "Yes.")
+
+
 def test_the_demo_agent_answers_in_every_format(fake: FakeAgent) -> None:
     text = call(fake, *DEMO, "--print", "--output-format", "text", prompt="Why?")
     assert "“Why?”" in text.stdout

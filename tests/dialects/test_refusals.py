@@ -12,7 +12,7 @@ from cursor_gateway.core.conversation import ImageLink, ToolCall
 from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.dialects import DIALECTS, chat
 from cursor_gateway.dialects.fields import MAX_IMAGE_BYTES
-from cursor_gateway.errors import GatewayError, InvalidImage, MissingMessages, NotAuthenticated
+from cursor_gateway.errors import GatewayError, InvalidImage, MissingMessages
 
 HELLO = {"model": "auto", "messages": [{"role": "user", "content": "Hello"}]}
 
@@ -88,7 +88,3 @@ def test_an_empty_body_is_told_first_that_nothing_is_asked(parse: Callable[..., 
 def test_an_answer_of_words_ends_for_old_clients_as_for_others() -> None:
     exchange = chat.parse(HELLO | {"functions": [{"name": "ls"}]})
     assert b'"finish_reason":"stop"' in exchange.encoder("id", 0).feed([Finished("stop", None)])
-
-
-def test_a_failure_has_the_status_of_its_kind() -> None:
-    assert chat.status_of(NotAuthenticated("No.")) == 401

@@ -1,0 +1,105 @@
+"""Which status and headers a failure has, and for whom.
+
+The status says what failed, and the official SDKs have a type for each. But most coding agents
+repeat a 429 or a 5xx for minutes without showing it, each in its own way, and few of them know
+`x-should-retry`. So what is final, and would be repeated, has the status that its client shows.
+The figures are in docs/decisions/0014.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cursor_gateway.errors import GatewayError
+
+# What clients repeat by themselves.
+_REPEATED = frozenset({408, 409, 429})
+# What no client repeats, in OpenAI's dialects and in Anthropic's: Claude Code sends five more
+# variants of what was a 400, and shows a 403 at once.
+SHOWN, SHOWN_IN_MESSAGES = 400, 403
+# A client that was told this often that it is final, and still asks, does not know the header.
+OFTEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Habit:
+    """What the clients of one kind do with a failure that is final."""
+
+    clients: str
+    user_agent: str
+    # Which statuses they show at once; all others they repeat.
+    shows: frozenset[int]
+    why: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+_MOST = frozenset({400, 401, 402, 403, 404, 405, 413, 415, 422, 426})
+_EVERY = frozenset(range(400, 600))
+
+SDKS = Habit(
+    "the official SDKs, and all that are not named here",
+    "",
+    _EVERY,
+    "They have a type of error for each status, and obey `x-should-retry`.",
+)
+HABITS = (
+    Habit(
+        "OpenCode, Kilo",
+        r"(?:opencode|Kilo-Code)/",
+        _MOST,
+        "They repeat whatever has words such as “rate limit” or “server error” in its body, five "
+        "times, and wait for as long as `retry-after-ms` says.",
+        {"retry-after-ms": "1"},
+    ),
+    Habit(
+        "Codex",
+        r"codex",
+        frozenset({400}),
+        "It repeats everything but a 400 five times, and replaces the text of a 429 or 5xx.",
+    ),
+    Habit(
+        "Factory Droid, oh-my-pi, Qwen Code",
+        r"(?:factory-cli|omp|QwenCode)/",
+        _MOST,
+        "They repeat a 429 and a 5xx in silence for a minute or more.",
+    ),
+    Habit(
+        "Cline and others on the AI SDK",
+        r"ai-sdk/",
+        _MOST,
+        "The AI SDK repeats a 429 and a 5xx twice, and Cline repeats that.",
+    ),
+    Habit(
+        "Continue and others that were packed with an SDK inside",
+        r"\w{1,3}/JS ",
+        _MOST,
+        "The name of the SDK is lost in packing, and Continue repeats a 429 and a 5xx in silence.",
+    ),
+)
+_PATTERNS = tuple((re.compile(habit.user_agent), habit) for habit in HABITS)
+
+
+def habit_of(user_agent: str) -> Habit:
+    return next((habit for pattern, habit in _PATTERNS if pattern.match(user_agent)), SDKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    status: int
+    headers: Mapping[str, str]
+
+
+def told(error: GatewayError, user_agent: str, *, is_anthropic: bool) -> Told:
+    """How `error` is told to that client."""
+    # Claude Code repeats a 401 for over a minute without a word.
+    status = 403 if is_anthropic and error.status == 401 else error.status
+    if not error.is_final:
+        waits = error.retry_after is not None
+        return Told(status, {"Retry-After": str(error.retry_after)} if waits else {})
+    habit = habit_of(user_agent)
+    is_repeated = status >= 500 or status in _REPEATED
+    if status not in habit.shows or (is_repeated and error.repeats >= OFTEN):
+        status = SHOWN_IN_MESSAGES if is_anthropic else SHOWN
+    return Told(status, {"x-should-retry": "false", **habit.headers})

@@ -1,0 +1,227 @@
+"""Recent failures: what has just failed is not tried again by one agent after the other.
+
+Clients repeat a failure by themselves, up to thirty times in 25 seconds, mostly without a word to
+their user. So whoever comes again is answered from here, and no agent is started:
+
+- What Cursor refuses for the account or for a model, it refuses whoever asks: for some seconds.
+- A conversation that fails twice in the same way has failed for good: the answer is final, and is
+  given again for some seconds, the longer the more often it failed.
+- Conversations that failed beside each other (OpenCode asks for a title beside the first turn) have
+  the same cause: they are tried again one at a time, and three agents are enough for all of them.
+
+An answer clears what it disproves. All of it is bounded in number and in time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from copy import copy
+from dataclasses import dataclass
+from time import monotonic
+from types import TracebackType
+from typing import TypeVar
+
+from cursor_gateway.errors import (
+    AgentKeyInvalid,
+    AgentNotFound,
+    AgentRefused,
+    ContextTooLong,
+    GatewayError,
+    ModelBlocked,
+    ModelNotFound,
+    NotAuthenticated,
+    PlanRequired,
+    QuotaExceeded,
+    ShuttingDown,
+    TooManyRequests,
+    Unavailable,
+)
+from cursor_gateway.sessions import Ask
+
+T = TypeVar("T")
+
+# For how long a refusal is repeated. A sign-in is what a user mends at once, and tries at once.
+REFUSAL_LASTS = 15.0
+SIGN_IN_REFUSAL_LASTS = 5.0
+# For how long a final failure is repeated: once this, then twice, at most MAX_HOLDS times.
+HOLD = 15.0
+MAX_HOLDS = 4
+# What comes later than this after a failure is not a repetition of it.
+WINDOW = 120.0
+FINAL_AT = 2
+# How many agents are started for conversations that fail beside each other.
+ENOUGH_AGENTS = 3
+MAX_ENTRIES = 1000
+
+# The gateway's own limits and the absence of any agent: no agent is started for these anyway.
+_NOT_OF_AN_AGENT = (TooManyRequests, ShuttingDown, AgentNotFound)
+_OF_THE_SIGN_IN = (NotAuthenticated, AgentKeyInvalid)
+_OF_A_MODEL = (QuotaExceeded, PlanRequired, ModelBlocked, ModelNotFound)
+_ACCOUNT = ("account", "")
+
+
+@dataclass(slots=True)
+class _Refusal:
+    error: GatewayError
+    until: float
+    # How many sign-ins there had been: a new one may be of another account.
+    sign_ins: int
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Failures of one kind in a row, with no answer between them."""
+
+    error: GatewayError
+    at: float
+    times: int = 0
+    # How often it was told without asking an agent.
+    repeats: int = 0
+    # Whether somebody finds out right now if it has passed.
+    is_tried: bool = False
+
+    def is_over(self, now: float) -> bool:
+        return now - self.at >= WINDOW
+
+    def add(self, error: GatewayError, now: float) -> None:
+        if error.code != self.error.code or self.is_over(now):
+            self.times = self.repeats = 0
+        self.error, self.at = error, now
+        self.times += 1
+
+
+class RecentFailures:
+    def __init__(self, sign_ins: Callable[[], int]) -> None:
+        self._sign_ins = sign_ins
+        self._refusals: _Newest[_Refusal] = _Newest()
+        self._conversations: _Newest[_Streak] = _Newest()
+        # Of the conversations of one caller with one model, taken together.
+        self._together: _Newest[_Streak] = _Newest()
+
+    def attempt(self, ask: Ask) -> _Attempt:
+        """Within it an agent answers `ask`; entering it raises what is known to come of that."""
+        return _Attempt(self, ask)
+
+    def check(self, ask: Ask) -> _Streak | None:
+        """Raises what is remembered; else the streak that this attempt may end, if there is one."""
+        if not self._refusals and not self._conversations:
+            return None
+        now, conversation = monotonic(), _conversation(ask)
+        self._raise_refusal(ask, conversation, now)
+        failing = self._conversations.get(conversation)
+        if failing is None or not failing.times or failing.is_over(now):
+            return None
+        together = self._together.get(ask.scope, failing)
+        _raise_final(failing, together, now)
+        if together.is_tried:
+            raise copy(failing.error)
+        together.is_tried = True
+        return together
+
+    def failed(self, ask: Ask, error: GatewayError) -> GatewayError:
+        """Remembers it; what the client is told instead."""
+        now = monotonic()
+        if isinstance(error, Unavailable) and not isinstance(error, _NOT_OF_AN_AGENT):
+            self._together.renewed(ask.scope, _Streak(error, now)).add(error, now)
+            streak = self._conversations.renewed(_conversation(ask), _Streak(error, now))
+            streak.add(error, now)
+            return _final(streak) if streak.times >= FINAL_AT else error
+        if (scope := _refused(error, ask)) is not None:
+            lasts = SIGN_IN_REFUSAL_LASTS if scope == _ACCOUNT else REFUSAL_LASTS
+            self._refusals.put(scope, _Refusal(error, now + lasts, self._sign_ins()))
+        return error
+
+    def answered(self, ask: Ask) -> None:
+        if self._conversations:
+            self._conversations.pop(_conversation(ask), None)
+        self._together.pop(ask.scope, None)
+        self._refusals.pop(_ACCOUNT, None)
+        self._refusals.pop(("model", ask.model), None)
+
+    def _raise_refusal(self, ask: Ask, conversation: Hashable, now: float) -> None:
+        for scope in (_ACCOUNT, ("model", ask.model), ("conversation", conversation)):
+            refusal = self._refusals.get(scope)
+            if refusal and now < refusal.until and refusal.sign_ins == self._sign_ins():
+                told = self._conversations.renewed(conversation, _Streak(refusal.error, now))
+                told.repeats = 1 if told.is_over(now) else told.repeats + 1
+                told.at = now
+                raise refusal.error.again(_from_memory(refusal.until - now), told.repeats)
+
+
+def _raise_final(failing: _Streak, together: _Streak, now: float) -> None:
+    times, at = failing.times, failing.at
+    is_the_same = together.error.code == failing.error.code
+    if is_the_same and together.times >= ENOUGH_AGENTS:
+        times, at = max(times, FINAL_AT), max(at, together.at)
+    until = at + HOLD * min(times - FINAL_AT + 1, MAX_HOLDS)
+    if times >= FINAL_AT and now < until:
+        failing.repeats += 1
+        told = _final(failing)
+        raise told.again(f"{told.remark} {_from_memory(until - now)}", told.repeats)
+
+
+class _Attempt:
+    def __init__(self, failures: RecentFailures, ask: Ask) -> None:
+        self._failures = failures
+        self._ask = ask
+        self._streak: _Streak | None = None
+
+    async def __aenter__(self) -> None:
+        self._streak = self._failures.check(self._ask)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._streak is not None:
+            self._streak.is_tried = False
+        if error is None:
+            self._failures.answered(self._ask)
+        elif isinstance(error, GatewayError):
+            told = self._failures.failed(self._ask, error)
+            if told is not error:
+                raise told from error
+
+
+def _refused(error: GatewayError, ask: Ask) -> Hashable | None:
+    """For whom Cursor will say no again; None if it may say yes."""
+    if isinstance(error, _OF_THE_SIGN_IN):
+        return _ACCOUNT
+    if isinstance(error, _OF_A_MODEL):
+        return "model", ask.model
+    if isinstance(error, AgentRefused | ContextTooLong):
+        return "conversation", _conversation(ask)
+    return None
+
+
+def _conversation(ask: Ask) -> Hashable:
+    return ask.scope, ask.whole.said
+
+
+def _final(streak: _Streak) -> GatewayError:
+    remark = f"It failed {streak.times} times in a row." if streak.times > 1 else ""
+    if not streak.error.hint:
+        remark += " `cursor-gateway doctor` looks for the cause."
+    return streak.error.again(remark.strip(), streak.times - 1 + streak.repeats)
+
+
+def _from_memory(seconds: float) -> str:
+    return f"(No agent was started for this answer; the next one may be in {seconds:.0f} s.)"
+
+
+class _Newest(OrderedDict[Hashable, T]):
+    """The newest entries."""
+
+    def renewed(self, key: Hashable, value: T) -> T:
+        """The entry, or else `value`, as the newest one."""
+        return self.put(key, self.get(key, value))
+
+    def put(self, key: Hashable, value: T) -> T:
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > MAX_ENTRIES:
+            self.popitem(last=False)
+        return value
