@@ -15,6 +15,7 @@ from cursor_gateway import errors
 from cursor_gateway.cli import cli
 from cursor_gateway.clients import CLIENTS
 from cursor_gateway.core.native_tools import TABLE
+from cursor_gateway.dialects.error_status import HABITS, SDKS, SHOWN, Habit
 from cursor_gateway.doctor_checks import CHECKS
 from cursor_gateway.doctor_probes import probes
 from cursor_gateway.metrics import FAMILIES, PREFIX
@@ -83,7 +84,16 @@ def error_page() -> str:
         retry = f"after {kind.retry_after} s" if kind.retry_after is not None else ""
         hint = kind.hint.replace("|", r"\|")
         rows.append(f"| {kind.status} | `{kind.code}` | `{kind.type}` | {retry} | {hint} |")
-    return "\n".join([_ERRORS_HEAD, *rows]) + "\n"
+    habits = [
+        f"| {habit.clients} | {_told_with(habit)} | {habit.why} |" for habit in (SDKS, *HABITS)
+    ]
+    return "\n".join([_ERRORS_HEAD, *rows, _HABITS_HEAD, *habits]) + "\n"
+
+
+def _told_with(habit: Habit) -> str:
+    """What a usage limit and a second 502 come with, as an example."""
+    shown = "429, 502" if 429 in habit.shows else str(SHOWN)
+    return ", ".join([shown, *(f"`{name}: {value}`" for name, value in habit.headers.items())])
 
 
 _ERRORS_HEAD = f"""\
@@ -98,13 +108,30 @@ Every failure has this body, in OpenAI's shape:
            "request_id": "..."}}}}
 ```
 
-`message` ends with what to do. What would fail again is a 4xx; what may pass later carries
-`Retry-After`; 500 means a fault of the gateway, with the traceback in its log under the request id.
-In a stream that has begun, the same object comes as one `data:` frame, without `[DONE]`, and the
-connection is closed without a clean end.
+`message` ends with what to do. What would fail again is a 4xx with `x-should-retry: false`; what may
+pass later carries `Retry-After`; 500 means a fault of the gateway, with the traceback in its log under
+the request id. In a stream that has begun, the same object comes as the last `data:` frame, without
+`finish_reason` and without `[DONE]`; in the Messages dialect as `event: error`, in Responses as
+`response.failed`.
+
+A conversation that fails twice in the same way within two minutes has failed for good: the second
+answer is final, too, and says how often it failed. For some seconds after it, and after a refusal of
+Cursor's, the same is answered from memory, without an agent; the message says for how long.
 
 | status | code | type | worth another try | what to do |
 |---|---|---|---|---|"""
+
+
+_HABITS_HEAD = """
+## Who is told otherwise
+
+Most coding agents repeat a 429 or a 5xx for minutes without showing it, also when it is final. Those
+that are known by their `User-Agent` get it with a status that they show, and with the same code;
+everybody else gets the 400 after the third time (403 in the Messages dialect).
+[Measured](decisions/0015-failures-that-stay.md).
+
+| client | a usage limit, an agent that died twice | why |
+|---|---|---|"""
 
 
 def error_classes() -> list[type[errors.GatewayError]]:

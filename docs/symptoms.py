@@ -52,9 +52,9 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "The client only spins",
-            "Most clients repeat a 5xx or a broken stream for minutes without showing why "
-            "(OpenCode, oh-my-pi, Droid, Claude Code, Continue). The journal has the reason; "
-            "the agent's own last words only with `record_prompts`.",
+            "Most clients repeat a failure that may pass by themselves, and say nothing meanwhile. "
+            "One that stays is final after two or three agents and is shown then; until that, the "
+            "journal has the reason, the agent's own last words only with `record_prompts`.",
             LAST_ERRORS,
         ),
         Symptom(
@@ -106,7 +106,8 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“You've hit your usage limit”",
-            "The plan's usage is spent until its cycle ends. The SDKs are told not to repeat it.",
+            "The plan's usage is spent until its cycle ends. Clients are told not to repeat it, and "
+            "for 15 s the gateway itself repeats it for that model without asking Cursor.",
             "cursor-gateway ask --model auto Hello",
             (errors.QuotaExceeded,),
         ),

@@ -3,7 +3,7 @@
 The status says what failed, and the official SDKs have a type for each. But most coding agents
 repeat a 429 or a 5xx for minutes without showing it, each in its own way, and few of them know
 `x-should-retry`. So what is final, and would be repeated, has the status that its client shows.
-The figures are in docs/decisions/0014.
+The figures are in docs/decisions/0015.
 """
 
 from __future__ import annotations
@@ -60,8 +60,16 @@ HABITS = (
         "It repeats everything but a 400 five times, and replaces the text of a 429 or 5xx.",
     ),
     Habit(
-        "Factory Droid, oh-my-pi, Qwen Code",
-        r"(?:factory-cli|omp|QwenCode)/",
+        "oh-my-pi",
+        r"omp/",
+        _MOST,
+        "It repeats whatever has such words in its message, ten times, but nothing for which it "
+        "would have to wait longer than five minutes.",
+        {"Retry-After": "3600"},
+    ),
+    Habit(
+        "Factory Droid, Qwen Code",
+        r"(?:factory-cli|QwenCode)/",
         _MOST,
         "They repeat a 429 and a 5xx in silence for a minute or more.",
     ),

@@ -8,10 +8,12 @@ from cursor_gateway.errors import GatewayError
 
 
 def render_error(error: GatewayError, request_id: str, status: int | None = None) -> dict[str, Any]:
+    is_told_otherwise = status not in (None, error.status)
     return {
         "error": {
             "message": error.message,
-            "type": error.type,
+            # OpenCode and oh-my-pi repeat what has “server_error” or “rate_limit” in its body.
+            "type": "invalid_request_error" if is_told_otherwise else error.type,
             "code": error.code,
             "param": error.param,
             "status": status or error.status,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cursor_gateway.dialects import chat
 from cursor_gateway.dialects.error_status import HABITS, OFTEN, SDKS, Told, habit_of, told
 from cursor_gateway.errors import (
     AgentFailed,
@@ -39,7 +40,10 @@ def test_agents_get_what_is_final_as_a_status_that_they_show(user_agent: str) ->
         answer = told_in_chat(error, user_agent)
         assert answer.status == 400
         assert answer.headers.items() >= FINAL.items()
-        assert "Retry-After" not in answer.headers
+
+
+def test_oh_my_pi_repeats_nothing_that_it_would_wait_too_long_for() -> None:
+    assert told_in_chat(QuotaExceeded("x"), OMP).headers["Retry-After"] == "3600"
 
 
 @pytest.mark.parametrize("user_agent", [OPENCODE, KILO])
@@ -83,3 +87,12 @@ def test_a_fault_of_the_gateway_is_a_500_for_everybody() -> None:
 def test_each_client_has_one_habit() -> None:
     assert {habit_of(each).clients for each in AGENTS} == {habit.clients for habit in HABITS}
     assert all(habit_of(each) is SDKS for each in SDK_AGENTS)
+
+
+def test_the_body_fits_the_status_and_keeps_the_code() -> None:
+    error = chat.render_error(QuotaExceeded("x"), "r1", 400)["error"]
+    assert (error["code"], error["type"], error["status"]) == (
+        "quota_exceeded",
+        "invalid_request_error",
+        400,
+    )
