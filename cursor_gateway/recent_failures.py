@@ -6,17 +6,18 @@ their user. So whoever comes again is answered from here, and no agent is starte
 - What Cursor refuses for the account or for a model, it refuses whoever asks: for some seconds.
 - A conversation that fails twice in the same way has failed for good: the answer is final, and is
   given again for some seconds, the longer the more often it failed.
-- Conversations that failed beside each other (OpenCode asks for a title beside the first turn) have
-  the same cause: they are tried again one at a time, and three agents are enough for all of them.
+- What failed for several conversations of a caller (OpenCode asks for a title beside its first
+  turn) is tried again by one, for which the others wait a moment. If it fails, it failed for all.
 
 An answer clears what it disproves. All of it is bounded in number and in time.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from copy import copy
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
@@ -50,8 +51,8 @@ MAX_HOLDS = 4
 # What comes later than this after a failure is not a repetition of it.
 WINDOW = 120.0
 FINAL_AT = 2
-# How many agents are started for conversations that fail beside each other.
-ENOUGH_AGENTS = 3
+# How long others wait for who tries again: the CLI takes up to eight seconds to boot, and to die.
+TRIAL_LASTS = 10.0
 MAX_ENTRIES = 1000
 
 # The gateway's own limits and the absence of any agent: no agent is started for these anyway.
@@ -71,15 +72,13 @@ class _Refusal:
 
 @dataclass(slots=True)
 class _Streak:
-    """Failures of one kind in a row, with no answer between them."""
+    """Failures of one conversation in a row, all of one kind."""
 
     error: GatewayError
     at: float
     times: int = 0
     # How often it was told without asking an agent.
     repeats: int = 0
-    # Whether somebody finds out right now if it has passed.
-    is_tried: bool = False
 
     def is_over(self, now: float) -> bool:
         return now - self.at >= WINDOW
@@ -91,39 +90,54 @@ class _Streak:
         self.times += 1
 
 
+@dataclass(slots=True)
+class _Trial:
+    """Whether what failed has passed: tried by one conversation for all of its caller's."""
+
+    code: str = ""
+    failed_at: float = float("-inf")
+    # Set when it is known; None while nobody tries.
+    ended: asyncio.Event | None = None
+
+    async def until_known(self) -> None:
+        if self.ended is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TRIAL_LASTS):
+                    await self.ended.wait()
+
+
 class RecentFailures:
     def __init__(self, sign_ins: Callable[[], int]) -> None:
         self._sign_ins = sign_ins
         self._refusals: _Newest[_Refusal] = _Newest()
         self._conversations: _Newest[_Streak] = _Newest()
-        # Of the conversations of one caller with one model, taken together.
-        self._together: _Newest[_Streak] = _Newest()
+        # By caller, model and directory.
+        self._trials: _Newest[_Trial] = _Newest()
 
     def attempt(self, ask: Ask) -> _Attempt:
         """Within it an agent answers `ask`; entering it raises what is known to come of that."""
         return _Attempt(self, ask)
 
-    def check(self, ask: Ask) -> _Streak | None:
-        """Raises what is remembered; else the streak that this attempt may end, if there is one."""
+    async def check(self, ask: Ask) -> _Trial | None:
+        """Raises what is remembered; what this attempt tries for others, if it repeats anything."""
         if not self._refusals and not self._conversations:
             return None
-        now, conversation = monotonic(), _conversation(ask)
-        self._raise_refusal(ask, conversation, now)
+        conversation = _conversation(ask)
+        self._raise_refusal(ask, conversation)
         failing = self._conversations.get(conversation)
-        if failing is None or not failing.times or failing.is_over(now):
+        if failing is None or not failing.times or failing.is_over(monotonic()):
             return None
-        together = self._together.get(ask.scope, failing)
-        _raise_final(failing, together, now)
-        if together.is_tried:
-            raise copy(failing.error)
-        together.is_tried = True
-        return together
+        trial = self._trials.renewed(ask.scope, _Trial())
+        await trial.until_known()
+        _raise_final(failing, trial)
+        return trial
 
-    def failed(self, ask: Ask, error: GatewayError) -> GatewayError:
+    def failed(self, ask: Ask, error: GatewayError, trial: _Trial | None) -> GatewayError:
         """Remembers it; what the client is told instead."""
         now = monotonic()
         if isinstance(error, Unavailable) and not isinstance(error, _NOT_OF_AN_AGENT):
-            self._together.renewed(ask.scope, _Streak(error, now)).add(error, now)
+            if trial is not None:
+                trial.code, trial.failed_at = error.code, now
             streak = self._conversations.renewed(_conversation(ask), _Streak(error, now))
             streak.add(error, now)
             return _final(streak) if streak.times >= FINAL_AT else error
@@ -135,11 +149,11 @@ class RecentFailures:
     def answered(self, ask: Ask) -> None:
         if self._conversations:
             self._conversations.pop(_conversation(ask), None)
-        self._together.pop(ask.scope, None)
         self._refusals.pop(_ACCOUNT, None)
         self._refusals.pop(("model", ask.model), None)
 
-    def _raise_refusal(self, ask: Ask, conversation: Hashable, now: float) -> None:
+    def _raise_refusal(self, ask: Ask, conversation: Hashable) -> None:
+        now = monotonic()
         for scope in (_ACCOUNT, ("model", ask.model), ("conversation", conversation)):
             refusal = self._refusals.get(scope)
             if refusal and now < refusal.until and refusal.sign_ins == self._sign_ins():
@@ -149,26 +163,28 @@ class RecentFailures:
                 raise refusal.error.again(_from_memory(refusal.until - now), told.repeats)
 
 
-def _raise_final(failing: _Streak, together: _Streak, now: float) -> None:
+def _raise_final(failing: _Streak, trial: _Trial) -> None:
     times, at = failing.times, failing.at
-    is_the_same = together.error.code == failing.error.code
-    if is_the_same and together.times >= ENOUGH_AGENTS:
-        times, at = max(times, FINAL_AT), max(at, together.at)
-    until = at + HOLD * min(times - FINAL_AT + 1, MAX_HOLDS)
-    if times >= FINAL_AT and now < until:
+    if trial.code == failing.error.code and trial.failed_at > at:
+        times, at = max(times, FINAL_AT), trial.failed_at
+    left = at + HOLD * min(times - FINAL_AT + 1, MAX_HOLDS) - monotonic()
+    if times >= FINAL_AT and left > 0:
         failing.repeats += 1
         told = _final(failing)
-        raise told.again(f"{told.remark} {_from_memory(until - now)}", told.repeats)
+        raise told.again(f"{told.remark} {_from_memory(left)}".strip(), told.repeats)
 
 
 class _Attempt:
     def __init__(self, failures: RecentFailures, ask: Ask) -> None:
         self._failures = failures
         self._ask = ask
-        self._streak: _Streak | None = None
+        self._trial: _Trial | None = None
+        self._ended = asyncio.Event()
 
     async def __aenter__(self) -> None:
-        self._streak = self._failures.check(self._ask)
+        self._trial = await self._failures.check(self._ask)
+        if self._trial is not None:
+            self._trial.ended = self._ended
 
     async def __aexit__(
         self,
@@ -176,14 +192,15 @@ class _Attempt:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._streak is not None:
-            self._streak.is_tried = False
-        if error is None:
-            self._failures.answered(self._ask)
-        elif isinstance(error, GatewayError):
-            told = self._failures.failed(self._ask, error)
-            if told is not error:
-                raise told from error
+        try:
+            if error is None:
+                self._failures.answered(self._ask)
+            elif isinstance(error, GatewayError):
+                told = self._failures.failed(self._ask, error, self._trial)
+                if told is not error:
+                    raise told from error
+        finally:
+            self._ended.set()
 
 
 def _refused(error: GatewayError, ask: Ask) -> Hashable | None:

@@ -108,15 +108,15 @@ Every failure has this body, in OpenAI's shape:
            "request_id": "..."}}}}
 ```
 
-`message` ends with what to do. What would fail again is a 4xx with `x-should-retry: false`; what may
-pass later carries `Retry-After`; 500 means a fault of the gateway, with the traceback in its log under
-the request id. In a stream that has begun, the same object comes as the last `data:` frame, without
-`finish_reason` and without `[DONE]`; in the Messages dialect as `event: error`, in Responses as
-`response.failed`.
+`message` ends with what to do. What would fail again is a 4xx with `x-should-retry: false`; what
+may pass later carries `Retry-After`; 500 means a fault of the gateway, with the traceback in its
+log under the request id. In a stream that has begun, the same object comes as the last `data:`
+frame, without `finish_reason` and without `[DONE]`; in the Messages dialect as `event: error`, in
+Responses as `response.failed`.
 
 A conversation that fails twice in the same way within two minutes has failed for good: the second
-answer is final, too, and says how often it failed. For some seconds after it, and after a refusal of
-Cursor's, the same is answered from memory, without an agent; the message says for how long.
+answer is final, too, and says how often it failed. For some seconds after it, and after a refusal
+of Cursor's, the same is answered from memory, without an agent; the message says for how long.
 
 | status | code | type | worth another try | what to do |
 |---|---|---|---|---|"""
@@ -125,9 +125,9 @@ Cursor's, the same is answered from memory, without an agent; the message says f
 _HABITS_HEAD = """
 ## Who is told otherwise
 
-Most coding agents repeat a 429 or a 5xx for minutes without showing it, also when it is final. Those
-that are known by their `User-Agent` get it with a status that they show, and with the same code;
-everybody else gets the 400 after the third time (403 in the Messages dialect).
+Most coding agents repeat a 429 or a 5xx for minutes without showing it, also when it is final.
+Those that are known by their `User-Agent` get it with a status that they show, and the same code;
+everybody else gets the 400 after the third time (422 in the Messages dialect).
 [Measured](decisions/0015-failures-that-stay.md).
 
 | client | a usage limit, an agent that died twice | why |

@@ -106,8 +106,8 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“You've hit your usage limit”",
-            "The plan's usage is spent until its cycle ends. Clients are told not to repeat it, and "
-            "for 15 s the gateway itself repeats it for that model without asking Cursor.",
+            "The plan's usage is spent until its cycle ends. Clients are told not to repeat it, "
+            "and for 15 s the gateway itself repeats it for that model without asking Cursor.",
             "cursor-gateway ask --model auto Hello",
             (errors.QuotaExceeded,),
         ),

@@ -17,8 +17,8 @@ from cursor_gateway.errors import GatewayError
 # What clients repeat by themselves.
 _REPEATED = frozenset({408, 409, 429})
 # What no client repeats, in OpenAI's dialects and in Anthropic's: Claude Code sends five more
-# variants of what was a 400, and shows a 403 at once.
-SHOWN, SHOWN_IN_MESSAGES = 400, 403
+# variants of what was a 400, and takes a 403 for a matter of its own sign-in.
+SHOWN, SHOWN_IN_MESSAGES = 400, 422
 # A client that was told this often that it is final, and still asks, does not know the header.
 OFTEN = 3
 

@@ -118,13 +118,21 @@ def render_models(models: Iterable[Model], created: int) -> dict[str, Any]:
 
 
 def render_error(error: GatewayError, request_id: str, status: int | None = None) -> dict[str, Any]:
-    """The type is that of the failure itself, whatever status it is told with."""
-    kind = _ERROR_TYPES.get(error.status, "api_error")
+    kind = _error_type(error, error.status if status is None else status)
     described: dict[str, Any] = {"type": kind, "message": error.message, "code": error.code}
     if isinstance(error, UnsupportedParameter):
         code = f"{error.param}_unsupported_request"
         described["details"] = {"error_code": code, "unsupported": [error.param]}
     return {"type": "error", "error": described, "request_id": request_id}
+
+
+def _error_type(error: GatewayError, status: int) -> str:
+    if status not in (error.status, 403):
+        return "invalid_request_error"
+    kind = _ERROR_TYPES.get(error.status, "api_error")
+    # Claude Code repeats what is of this type, whatever the status and the headers say.
+    is_repeated = kind == "overloaded_error"
+    return "api_error" if is_repeated and error.is_final else kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cursor_gateway.dialects import chat
+from cursor_gateway.dialects import chat, messages
 from cursor_gateway.dialects.error_status import HABITS, OFTEN, SDKS, Told, habit_of, told
 from cursor_gateway.errors import (
     AgentFailed,
+    CursorUnreachable,
     GatewayError,
     InvalidApiKey,
     NotAuthenticated,
@@ -61,7 +62,7 @@ def test_official_sdks_keep_their_types(user_agent: str) -> None:
 def test_who_asks_again_and_again_does_not_know_the_header() -> None:
     often = QuotaExceeded("x").again("", OFTEN)
     assert told_in_chat(often, SDK_AGENTS[0]).status == 400
-    assert told(often, CLAUDE, is_anthropic=True).status == 403
+    assert told(often, CLAUDE, is_anthropic=True).status == 422
     assert told_in_chat(NotAuthenticated("x").again("", OFTEN), SDK_AGENTS[0]).status == 401
 
 
@@ -96,3 +97,12 @@ def test_the_body_fits_the_status_and_keeps_the_code() -> None:
         "invalid_request_error",
         400,
     )
+    error = messages.render_error(QuotaExceeded("x"), "r1", 422)["error"]
+    assert (error["code"], error["type"]) == ("quota_exceeded", "invalid_request_error")
+
+
+def test_claude_code_is_not_told_that_what_is_final_is_overloaded() -> None:
+    """It repeats what is of that type, whatever the status and the headers say."""
+    error = CursorUnreachable("x")
+    assert messages.render_error(error, "r1", 503)["error"]["type"] == "overloaded_error"
+    assert messages.render_error(error.again("", 1), "r1", 503)["error"]["type"] == "api_error"

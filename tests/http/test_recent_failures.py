@@ -135,15 +135,41 @@ async def test_an_answer_that_breaks_off_twice_is_a_status_the_third_time(
     assert len(fake.runs()) == 2
 
 
-async def test_conversations_that_fail_together_start_three_agents(
+async def test_of_conversations_that_failed_together_one_is_tried_again(
     client: Client, fake: FakeAgent
 ) -> None:
     """OpenCode asks for a title beside the first turn, and repeats both."""
     both = ("[[exit:1]] a title", "[[exit:1]] the turn")
-    for _ in range(4):
+    for _ in range(3):
         answers = await asyncio.gather(*(told(client, each) for each in both))
     assert all(headers["x-should-retry"] == "false" for _, headers, _ in answers)
-    assert len(fake.runs()) <= 3
+    assert len(fake.runs()) == 3
+
+
+async def test_all_that_failed_together_are_answered_once_it_has_passed(
+    client: Client, fake: FakeAgent
+) -> None:
+    fake.put("flaky", "99")
+    prompts = [f"[[flaky:No.]][[text:Hello {number}]]" for number in range(5)]
+    failed = await asyncio.gather(*(told(client, each) for each in prompts))
+    assert {(status, headers["Retry-After"]) for status, headers, _ in failed} == {(502, "5")}
+    fake.put("flaky", "0")
+    said = await asyncio.gather(*(client.content(each) for each in prompts))
+    assert said == [f"Hello {number}" for number in range(5)]
+
+
+async def test_who_tries_again_for_long_does_not_hold_up_the_others(
+    client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.recent_failures.TRIAL_LASTS", 0.1)
+    fake.put("flaky", "99")
+    slow, quick = "[[flaky:No.]][[text:Hello]][[hang]]", "[[flaky:No.]][[text:quick]]"
+    for prompt in (slow, quick):
+        assert (await told(client, prompt))[0] == 502
+    fake.put("flaky", "0")
+    async with client.chat(slow, stream=True) as response:
+        await anext(frames_of(response))
+        assert await client.content(quick) == "quick"
 
 
 @pytest.mark.parametrize("headers", [OPENCODE, CODEX])
