@@ -128,7 +128,7 @@ class Account:
         self._models: Remembered[ModelList] = Remembered(self._list_models)
         self._version: Remembered[str] = Remembered(agent.version)
         self._watching: asyncio.Task[None] | None = None
-        # How often somebody was found signed in who was not before.
+        # How often somebody was found signed in when nobody or somebody else had been.
         self.sign_ins = 0
 
     def adopt(self, settings: Settings) -> None:
@@ -215,9 +215,10 @@ class Account:
             self._sign_in.learn(SignIn(authenticated=True))
 
     async def _check_sign_in(self) -> SignIn:
-        found = await self._found_sign_in()
-        if found.authenticated and found != self._sign_in.value:
-            self.sign_ins += 1
+        found, before = await self._found_sign_in(), self._sign_in.value
+        if before is not None and found.authenticated:
+            is_another = before.account not in ("", found.account)
+            self.sign_ins += is_another or not before.authenticated
         return found
 
     async def _found_sign_in(self) -> SignIn:
