@@ -200,6 +200,22 @@ async def test_failures_are_typed_errors(
             await api.messages.create(**asking(prompt), stream=stream)
 
 
+async def test_the_sdk_repeats_what_may_pass_and_gives_up_what_stays(
+    client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.errors.Unavailable.retry_after", 0)
+    fake.put("flaky", "1")
+    async with sdk(client).with_options(max_retries=5) as api:
+        answer: Any = await api.messages.create(**asking("[[flaky:No.]][[text:Hello]]"))
+        assert answer.content[0].text == "Hello"
+        with pytest.raises(anthropic.InternalServerError, match="failed 2 times in a row"):
+            await api.messages.create(**asking("[[exit:1]]"))
+        for _ in range(2):
+            with pytest.raises(anthropic.RateLimitError):
+                await api.messages.create(**asking("[[play:fail_usage_limit]]"))
+    assert len(fake.runs()) == 5
+
+
 async def test_a_failure_mid_stream_is_an_exception(client: Client) -> None:
     prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable]]][[exit:1]]"
     async with sdk(client) as api:

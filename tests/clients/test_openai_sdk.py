@@ -153,6 +153,30 @@ async def test_a_quota_is_not_hammered(client: Client, fake: FakeAgent) -> None:
     assert len(fake.runs()) == 1
 
 
+async def test_a_usage_limit_keeps_its_type_when_it_is_answered_from_memory(
+    client: Client, fake: FakeAgent
+) -> None:
+    async with sdk(client) as api:
+        for prompt in ("[[play:fail_usage_limit]]", "[[play:fail_usage_limit]]", "something else"):
+            with pytest.raises(openai.RateLimitError) as info:
+                await api.chat.completions.create(**asking(prompt))
+            assert info.value.code == "quota_exceeded"
+    assert len(fake.runs()) == 1
+
+
+async def test_the_sdk_repeats_what_may_pass_and_gives_up_what_stays(
+    client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.errors.Unavailable.retry_after", 0)
+    fake.put("flaky", "1")
+    async with sdk(client).with_options(max_retries=5) as api:
+        answer = await api.chat.completions.create(**asking("[[flaky:No.]][[text:Hello]]"))
+        assert answer.choices[0].message.content == "Hello"
+        with pytest.raises(openai.InternalServerError, match="failed 2 times in a row"):
+            await api.chat.completions.create(**asking("[[exit:1]]"))
+    assert len(fake.runs()) == 4
+
+
 async def test_a_gateway_key_is_the_sdks_key(start: Start) -> None:
     async with start(api_key="k") as client:
         url = client.server.base_url
