@@ -309,7 +309,7 @@ class RateLimited(Unavailable):
     type = "rate_limit_error"
     code = "rate_limited"
     # A client that waits this long and is refused once more still tells its user within 30 s.
-    retry_after = 10
+    retry_after = 8
 
 
 class TooManyRequests(Unavailable):

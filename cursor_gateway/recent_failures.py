@@ -18,6 +18,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
@@ -134,16 +135,17 @@ class RecentFailures:
 
     def failed(self, ask: Ask, error: GatewayError, trial: _Trial | None) -> GatewayError:
         """Remembers it; what the client is told instead."""
-        now = monotonic()
+        # Without its traceback, which would keep the whole conversation.
+        now, kept = monotonic(), copy(error)
         if isinstance(error, Unavailable) and not isinstance(error, _NOT_OF_AN_AGENT):
             if trial is not None:
                 trial.code, trial.failed_at = error.code, now
-            streak = self._conversations.renewed(_conversation(ask), _Streak(error, now))
-            streak.add(error, now)
+            streak = self._conversations.renewed(_conversation(ask), _Streak(kept, now))
+            streak.add(kept, now)
             return _final(streak) if streak.times >= FINAL_AT else error
         if (scope := _refused(error, ask)) is not None:
             lasts = SIGN_IN_REFUSAL_LASTS if scope == _ACCOUNT else REFUSAL_LASTS
-            self._refusals.put(scope, _Refusal(error, now + lasts, self._sign_ins()))
+            self._refusals.put(scope, _Refusal(kept, now + lasts, self._sign_ins()))
         return error
 
     def answered(self, ask: Ask) -> None:

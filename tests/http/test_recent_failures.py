@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
+from cursor_gateway.core.conversation import Conversation
 from tests.conftest import Client, FakeAgent, Start, frames_of
 
 QUOTA = "[[init]][[stderr:ActionRequiredError: You've hit your usage limit]][[exit:1]]"
@@ -186,6 +188,13 @@ async def test_who_does_not_heed_the_header_is_told_otherwise(
     statuses = [(await told(client, QUOTA))[0] for _ in range(4)]
     assert statuses == [429, 429, 429, 400]
     assert len(fake.runs()) == 1
+
+
+async def test_what_is_remembered_is_not_the_conversation(client: Client) -> None:
+    await told(client, DIES)
+    await told(client, QUOTA)
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, Conversation)]
 
 
 async def test_who_leaves_has_not_failed(client: Client, fake: FakeAgent) -> None:
