@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cursor_gateway.agents.run import Chat, Order, Run, StartOver
+from cursor_gateway.agents.chats import Chat
+from cursor_gateway.agents.run import Order, Run, StartOver
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolResult, ToolSpec
 from cursor_gateway.core.events import AgentCall, Finished, RelayedCall, TextDelta
 from cursor_gateway.doctor import Bench, Check, Finding, Look
@@ -228,6 +229,8 @@ class _Probes:
             run = fresh.agent.start(self.order(first), Record())
             told = await _listen(run)
             chat = fresh.agent.keep(run)
+            if chat is None:
+                return [Finding("skipped", str(fresh.agent.chats.state()["reason"]))]
             try:
                 again = self._resumed(chat, first, told, second)
                 heard = await _listen(fresh.agent.start(again, Record()))

@@ -12,11 +12,12 @@ from typing import Any
 
 from cursor_gateway import __version__
 from cursor_gateway.account import Account
+from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.child import TERM_GRACE
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.agents.permissions import agent_reads
-from cursor_gateway.agents.run import Chat, Order, Run, StartOver
+from cursor_gateway.agents.run import Order, Run, StartOver
 from cursor_gateway.agents.transcripts import Transcripts
 from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.call_ids import CallIds
@@ -218,10 +219,13 @@ class Gateway:
         order = self._order(ask)
         messages = order.conversation.messages + turn.retry
         order = replace(order, conversation=replace(order.conversation, messages=messages))
-        if ask.may_resume and run.is_resumable and turn.ended_with_agent:
-            order = replace(order, chat=self.agent.keep(run), known=len(messages) - 1)
-        else:
+        if not ask.may_resume or not turn.ended_with_agent:
             self.agent.end(run)
+        elif chat := self.agent.keep(run):
+            if self.agent.chats.is_there(chat):
+                order = replace(order, chat=chat, known=len(messages) - 1)
+            else:
+                self.agent.forget(chat)
         turn.begin(order.conversation)
         return self.agent.start(order, record)
 
@@ -255,7 +259,7 @@ class Gateway:
         """Have an agent ready for what comes next: this conversation again, if it looks like one
         that goes on, or else another one like it."""
         goes_on = ask.conversation.tools or ask.past_and_news[0]
-        chat = chat if goes_on else None
+        chat = chat if chat and goes_on and self.agent.chats.is_there(chat) else None
         empty = replace(ask.conversation, messages=())
         order = Order(empty, ask.model, ask.directory, ask.caller, self._is_by_relay(ask), chat)
         self.agent.spares.want(order)
@@ -287,7 +291,11 @@ class Gateway:
             "slots": self._slots.state(),
             "tools": self._channel.state(self.agent.locate()) if agent["kind"] else None,
             "warm": self.agent.spares.state(),
-            "sessions": {"parked": self._sessions.parked, "chats": self._sessions.chats},
+            "sessions": {
+                "parked": self._sessions.parked,
+                "chats": self._sessions.chats,
+                **self.agent.chats.state(),
+            },
             "loops_stopped": self._loops_stopped,
             "record_prompts": self._settings.record_prompts,
             "agent_reads": agent_reads(self._settings),

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.cursor_cli import CursorCli
-from cursor_gateway.agents.run import Chat, Run
+from cursor_gateway.agents.run import Run
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from cursor_gateway.core.habits import ends_the_task, restored
@@ -212,8 +213,11 @@ class Sessions:
     # Chats that wait for the user
 
     def keep(self, ask: Ask, run: Run, seen: History) -> Chat | None:
-        if not ask.may_resume or not run.is_resumable:
+        if not ask.may_resume:
             self._agent.end(run)
+            return None
+        chat = self._agent.keep(run)
+        if chat is None:
             return None
         # Each has a key or two.
         if len(self._kept) >= MAX_CHATS and self.chats >= MAX_CHATS:
@@ -222,14 +226,14 @@ class Sessions:
         if name := session_name(ask.conversation):
             keys = (*keys, (ask.scope_with_tools, name, _instructions(ask)))
         loop = asyncio.get_running_loop()
-        kept = _Kept(self._agent.keep(run), seen, keys, loop.time() + self._seconds)
+        kept = _Kept(chat, seen, keys, loop.time() + self._seconds)
         if self._expiry is None:
             self._expiry = loop.call_at(kept.until, self._forget_expired)
         for key in keys:
             if earlier := self._kept.get(key):
                 self._forget(earlier)
             self._kept[key] = kept
-        return kept.chat
+        return chat
 
     def resumed(self, ask: Ask) -> tuple[Chat | None, int]:
         """The chat that `ask` goes on with, if any, and how many of its messages are in there."""
@@ -249,7 +253,7 @@ class Sessions:
         if kept is None or known == len(messages):
             return None, 0
         self._take(kept)
-        if kept.chat.store is not None and not kept.chat.store.exists():
+        if not self._agent.chats.is_there(kept.chat):
             self._agent.forget(kept.chat)
             return None, 0
         return kept.chat, known

@@ -380,6 +380,12 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             kinds=(errors.OutputInvalid,),
         ),
         Symptom(
+            "The log says “chats are not resumed”, or `resume` is false in `/health`",
+            "This version of the CLI took up a chat without its history, so that the model knew "
+            "nothing of the conversation. Whole conversations are sent until the CLI is another one.",
+            "cursor-agent update",
+        ),
+        Symptom(
             "The first word takes long",
             "Each new conversation starts a process. `timeline` of the record shows where the time "
             "went; `--live` measures the CLI alone.",

@@ -21,6 +21,7 @@ trusted. Every start is recorded in `calls/` of `$FAKE_AGENT_DIR`, and files the
     no-waiting     it leaves where there is no prompt
     status-takes   the seconds that `status` takes
     ignores-deny   it obeys nobody
+    forgets        it takes up a chat without its history; `frozen`: and writes nothing down
     xdg            it keeps its files below `XDG_CONFIG_HOME`
 
     ignores-list-changed   it fetches the list of tools once
@@ -124,7 +125,7 @@ def main(argv: Sequence[str]) -> int:
             out.write("Signed in.\n")
             return 0
         if words[:1] == ["update"]:
-            for vice in ("version", "no-mcp", "ignores-deny"):
+            for vice in ("version", "no-mcp", "ignores-deny", "forgets"):
                 (HOME / vice).unlink(missing_ok=True)
             return 0
         if (HOME / "no-waiting").exists() and not select.select([0], [], [], 0.2)[0]:
@@ -174,14 +175,19 @@ def take_one(counter: str) -> bool:
 def recalled(session: str) -> str:
     """A chat's transcript so far; none at all for an id that is unknown here."""
     file = fake_traces.store_of(session)
-    return file.read_text() if file.exists() else ""
+    forgets = (HOME / "forgets").exists()
+    return file.read_text() if file.exists() and not forgets else ""
 
 
 def remember(session: str, transcript: str, answer: str) -> None:
+    vice = HOME / "forgets"
+    if vice.exists() and vice.read_text() == "frozen":
+        return
     file = fake_traces.store_of(session)
     file.parent.mkdir(parents=True, exist_ok=True)
     text = f'{transcript}\n\n<turn from="assistant">\n{answer}\n</turn>\n\n'
-    file.write_bytes(text.encode("utf-8", "replace"))
+    with file.open("ab" if vice.exists() else "wb") as store:
+        store.write(text.encode("utf-8", "replace"))
     fake_traces.write_down(session, "assistant", answer)
 
 
@@ -242,7 +248,8 @@ class Run:
         if session and take_one("other-session"):
             session = ""
         # What the model reads: all of its chat.
-        self.prompt = prompt if not session else f"{recalled(session)}{as_turn(prompt)}"
+        self.recalled = recalled(session) if session else ""
+        self.prompt = f"{self.recalled}{as_turn(prompt)}" if session else prompt
         self.out = out
         self.emitter = demo.Emitter(out, partial=partial, session=session)
         # Some connect their MCP servers only when they have begun to speak.
@@ -255,6 +262,7 @@ class Run:
         self.waits = True
         self.begun = False
         self.usage = True
+        self.times = 1
         self.lingers = False
 
     def go(self) -> int:
@@ -277,7 +285,9 @@ class Run:
                 return code
         self.do_init("")
         remember(self.emitter.session_id, as_turn(self.prompt), "".join(self.emitter._answer))
-        self.emitter.result(usage=self.usage, prompt=self.prompt)
+        self.emitter.result(
+            usage=self.usage, prompt=self.prompt * self.times, recalled=self.recalled
+        )
         if self.lingers:
             self.do_hang("")
         return 0
@@ -585,6 +595,10 @@ class Run:
 
     def do_touch(self, name: str) -> None:
         (HOME / name).touch()
+
+    def do_times(self, count: str) -> None:
+        """The CLI counts the tokens of each step of the turn, of which there are so many."""
+        self.times = int(count)
 
     def do_no_usage(self, _: str) -> None:
         self.usage = False

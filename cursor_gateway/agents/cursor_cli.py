@@ -17,13 +17,14 @@ from typing import Literal
 import orjson
 
 from cursor_gateway.agents import elsewhere
+from cursor_gateway.agents.chats import Chat, Chats
 from cursor_gateway.agents.child import Child, Command, encoded
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.isolation import isolated
 from cursor_gateway.agents.permissions import permissions
-from cursor_gateway.agents.run import START_ATTEMPTS, Chat, Order, Run, Starts, Watch
+from cursor_gateway.agents.run import START_ATTEMPTS, Order, Run, Starts, Watch
 from cursor_gateway.agents.spares import Place, Spares
-from cursor_gateway.agents.transcripts import chats_name, config_folders, remove
+from cursor_gateway.agents.transcripts import remove
 from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.agent_text import (
     ModelList,
@@ -140,8 +141,13 @@ class CursorCli:
         self._starts = Starts()
         self._located: Located | None = None
         self._home = Path(env.get("HOME", "~")).expanduser().resolve()
-        self._chat_folders = [f"{folder}/chats" for folder in config_folders(env)]
         self._transcripts = children.transcripts
+        self.chats = Chats(
+            env,
+            known_versions,
+            is_wanted=settings.session_reuse,
+            sees_stores=not settings.agent_command,
+        )
         self.spares = Spares(settings.warm, self._starts, self._launch_spare, self._discard)
 
     @property
@@ -183,11 +189,18 @@ class CursorCli:
         sessions = (run.session_id, chat.session_id if chat else "")
         run.end(lambda: self._release(run.workspace, *sessions))
 
-    def keep(self, run: Run) -> Chat:
-        """It has finished; what it knows can be taken up again until `forget`."""
+    def keep(self, run: Run) -> Chat | None:
+        """It has finished; what it knows can be taken up again until `forget`, if it can be."""
+        earlier = run.order.chat
+        if earlier is not None:
+            self.chats.judge(earlier, run.tokens_read)
+        if not run.is_resumable or not self.chats.may_resume:
+            self.end(run)
+            return None
         if run.line is not None:
             self._relay.close_line(run.line)
-        chat = Chat(run.session_id, run.workspace, self._store_of(run))
+        before = earlier.seen if earlier else None
+        chat = Chat(run.session_id, run.workspace, before, run.tokens_of_a_step)
         chat.leaves(run.end(lambda: None))
         return chat
 
@@ -234,13 +247,6 @@ class CursorCli:
         end = self._children.retire(place.child, then=release)
         if order.chat is not None:
             order.chat.leaves(end)
-
-    def _store_of(self, run: Run) -> Path | None:
-        """Where the CLI keeps the chat; None where its chats are somewhere else."""
-        folder = chats_name(str(run.workspace.path))
-        stores = (f"{place}/{folder}/{run.session_id}/store.db" for place in self._chat_folders)
-        found = next(filter(os.path.exists, stores), None)
-        return Path(found) if found else None
 
     def _launch(
         self, order: Order, workspace: Workspace, line: Line | None, prompt: bytes | None = None

@@ -164,7 +164,8 @@ class Emitter:
     def end_turn(self) -> None:
         self._repeat_buffer(self._session())
 
-    def result(self, *, usage: bool = True, prompt: str = "") -> None:
+    def result(self, *, usage: bool = True, prompt: str = "", recalled: str = "") -> None:
+        """The end; the model has read `prompt`, of which it knew what was `recalled`."""
         self.end_turn()
         answer = "".join(self._answer)
         event: dict[str, Any] = {"type": "result", "subtype": "success", "duration_ms": 10}
@@ -172,9 +173,9 @@ class Emitter:
         event |= self._session() | {"request_id": self.request_id}
         if usage:
             event["usage"] = {
-                "inputTokens": len(prompt) // 4 + 1,
+                "inputTokens": (len(prompt) - len(recalled)) // 4 + 1,
                 "outputTokens": len(answer) // 4 + 1,
-                "cacheReadTokens": 0,
+                "cacheReadTokens": len(recalled) // 4,
                 "cacheWriteTokens": 0,
             }
         self.write(event)

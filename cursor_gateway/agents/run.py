@@ -10,11 +10,12 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
 
+from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.child import Child
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.patience import NoResult, Patience, Silence
@@ -50,35 +51,6 @@ NEWS_GRACE = 2.0
 START_ATTEMPTS = 5
 START_SPACING = 0.25
 START_SPACING_LASTS = 60.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chat:
-    """A conversation that the agent has finished and can take up again, in the same directory."""
-
-    session_id: str
-    workspace: Workspace
-    # Where the CLI keeps it, if it is where we know. A chat that is gone begins anew in silence.
-    store: Path | None
-    # The ends of the processes that are in it: two at once in one chat do not get along.
-    _inside: set[asyncio.Future[None]] = field(default_factory=set)
-
-    def leaves(self, end: asyncio.Future[None]) -> None:
-        """A process is on its way out; `end` is done when it is gone."""
-        if not end.done():
-            self._inside.add(end)
-            end.add_done_callback(self._inside.discard)
-
-    async def until_left(self) -> None:
-        """Wait until nobody is in it."""
-        while self._inside:
-            await asyncio.wait(self._inside)
-
-    def when_left(self, call: Callable[[], object]) -> None:
-        if not self._inside:
-            call()
-        else:
-            next(iter(self._inside)).add_done_callback(lambda _: self.when_left(call))
 
 
 @dataclass(frozen=True)
@@ -177,6 +149,16 @@ class Run:
     @property
     def session_id(self) -> str:
         return self._stream.session_id
+
+    @property
+    def tokens_read(self) -> int | None:
+        """By the model, in all steps of the run; None where the CLI does not tell."""
+        return self._stream.usage.input if self._stream.usage else None
+
+    @property
+    def tokens_of_a_step(self) -> int:
+        """About as many as one step read; rather too few than too many."""
+        return (self.tokens_read or 0) // self._stream.steps
 
     @property
     def is_resumable(self) -> bool:

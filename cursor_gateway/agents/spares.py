@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.child import Child
-from cursor_gateway.agents.run import Chat, Order, Starts
+from cursor_gateway.agents.run import Order, Starts
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.relay import Line
 from cursor_gateway.workspaces import Workspace

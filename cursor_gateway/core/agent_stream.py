@@ -41,6 +41,8 @@ _ABSURD = 2**52
 # More than one read brings: it holds a line that took several of them, and no delta is as long.
 _LONG_BLOCK = 1024 * 1024
 _NOISE_LINES = 50
+# An agent of the agent's takes steps that nobody sees, and its tokens count.
+_STEPS_OF_AGENTS = 1000
 _NOISE_LINE_BYTES = 2000
 
 # A session becomes an argument (`--resume`) and a file name: what could be a flag or a path
@@ -80,6 +82,10 @@ class AgentStream:
         self.finished = False
         # The CLI never wrote `result`; its turn was whole all the same.
         self.lacks_result = False
+        # The tokens of all steps of the turn, and how many steps there were at most: the model is
+        # asked anew with the results of its calls, and after a connection that broke.
+        self.usage: Usage | None = None
+        self.steps = 1
 
     @property
     def turn_ended(self) -> bool:
@@ -192,11 +198,14 @@ class AgentStream:
         elif kind == "tool_call":
             self._let_go(events)
             self._tool_call(event, events)
+        elif kind == "retry":
+            self.steps += 1
         elif kind == "result":
             self.finished = True
+            self.usage = _usage(event.get("usage"))
             self._thinking.let_go(events)
             self._text.close(events)
-            events.append(Finished("stop", _usage(event.get("usage"))))
+            events.append(Finished("stop", self.usage))
         elif kind == "system" and event.get("subtype") == "init":
             session = _string(event.get("session_id"))
             self.session_id = session if _SESSION.fullmatch(session) else ""
@@ -226,6 +235,7 @@ class AgentStream:
         arguments = _object(call.get("args"))
         if event.get("subtype") == "started":
             self._open_calls[call_id] = arguments
+            self.steps += _STEPS_OF_AGENTS if tool == "task" else 1
             model_call = _string(event.get("model_call_id"))
             events.append(
                 AgentCall(call_id, tool, arguments, description, model_call, self._workspace)

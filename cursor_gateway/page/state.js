@@ -13,7 +13,7 @@ export function showState(list, servers, health) {
     fact("Slots", `${slots.busy} of ${slots.total}`, "busy"),
     fact("Queue", slots.waiting, "waiting"),
     fact("Spares", `${warm.spares} of ${warm.most}`, `ready, ${warm.used} used`),
-    fact("Parked", plural(sessions.parked, "run"), plural(sessions.chats, "chat") + " kept"),
+    fact("Parked", plural(sessions.parked, "run"), chats(sessions)),
     fact("Agents can read", ...readable(health.agent_reads)),
     fact("MCP servers", ...bridged(mcp, health.mcp_servers)),
   );
@@ -33,6 +33,10 @@ function fact(name, value, more) {
     el("dt", name),
     el("dd", el("b", String(value)), " ", el("span.quiet", more ?? "")),
   );
+}
+
+function chats(sessions) {
+  return sessions.resume ? plural(sessions.chats, "chat") + " kept" : "chats are not resumed";
 }
 
 function bridged(mcp, servers) {

@@ -200,14 +200,16 @@ async def test_a_plain_chat_reads_no_file_over_there(far: Client, there: OtherSi
     assert "Permission denied" in await far.content(f"[[try:read {words}]][[say-result]]")
 
 
-async def test_a_chat_is_taken_up_in_the_same_directory(far: Client, there: OtherSide) -> None:
+async def test_a_chat_that_cannot_be_seen_is_not_taken_up(far: Client, there: OtherSide) -> None:
     first = [{"role": "user", "content": "[[text:one]]"}]
     said = {"role": "assistant", "content": await far.content(first)}
     second = {"role": "user", "content": "[[text:two]]"}
     assert await far.content([*first, said, second]) == "two"
-    one, two = there.fake.runs()
-    assert "--resume" in two["argv"] and two["cwd"] == one["cwd"]
-    assert "[[text:one]]" not in two["prompt"]
+    _, two = there.fake.runs()
+    assert "--resume" not in two["argv"]
+    assert "[[text:one]]" in two["prompt"]
+    _, health = await far.get("/health")
+    assert health["sessions"]["resume"] is False and "elsewhere" in health["sessions"]["reason"]
 
 
 @pytest.mark.parametrize("vice", ["", "[[deaf]]"])

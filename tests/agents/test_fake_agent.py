@@ -130,6 +130,27 @@ def test_status_exits_with_0_signed_in_or_not(fake: FakeAgent) -> None:
     assert as_json["isAuthenticated"] is False
 
 
+@pytest.mark.parametrize(
+    ("vice", "knows", "grows"), [(None, True, True), ("", False, True), ("frozen", False, False)]
+)
+def test_a_resumed_chat_comes_back_with_its_history_or_without(
+    fake: FakeAgent, vice: str | None, knows: bool, grows: bool
+) -> None:
+    def stored() -> int:
+        return sum(store.stat().st_size for store in fake.cursor.glob("chats/*/*/store.db"))
+
+    first = events(call(fake, "cursor-agent", *RUN, prompt="word " * 1000).stdout)
+    before = stored()
+    if vice is not None:
+        fake.put("forgets", vice)
+    resume = ("--resume", first[0]["session_id"])
+    second = events(call(fake, "cursor-agent", *RUN, *resume, prompt="And?").stdout)
+    assert second[0]["session_id"] == first[0]["session_id"]
+    usage = second[-1]["usage"]
+    assert (usage["cacheReadTokens"] > 1000, usage["inputTokens"] < 50) == (knows, True)
+    assert (stored() > before) is grows
+
+
 def test_status_takes_the_time_that_it_is_told(fake: FakeAgent) -> None:
     fake.put("status-takes", "0.1")
     assert "Logged in" in call(fake, "cursor-agent", "status").stdout

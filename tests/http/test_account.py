@@ -153,7 +153,7 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
             "first_word_ms": {"cold": None, "spare": None},
             "starts_before_prompt": None,
         },
-        "sessions": {"parked": 0, "chats": 0},
+        "sessions": {"parked": 0, "chats": 0, "resume": True, "reason": None},
         "loops_stopped": 0,
         "record_prompts": False,
         "agent_reads": {

@@ -1,0 +1,67 @@
+"""What proves that a chat is there, and what shows that its history was not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.agents.chats import Chat, Chats, StoreState
+from cursor_gateway.agents.version_facts import KnownVersions
+from cursor_gateway.workspaces import Workspaces
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "grown"),
+    [
+        (None, StoreState(4096, 1), True),
+        (None, StoreState(0, 1), False),
+        (None, StoreState(0, 1, 4096, 1), True),
+        (StoreState(4096, 1), StoreState(8192, 2), True),
+        # A short turn has room in a page that is there.
+        (StoreState(4096, 1), StoreState(4096, 2), True),
+        (StoreState(4096, 1), StoreState(4096, 1), False),
+        (StoreState(4096, 1), StoreState(4096, 1, 500, 2), True),
+        (StoreState(4096, 1, 9000, 2), StoreState(8192, 3), True),
+        # Begun anew under the same id.
+        (StoreState(90_000, 1), StoreState(4096, 2), False),
+    ],
+)
+def test_a_store_has_grown_if_a_turn_may_have_been_added(
+    before: StoreState | None, after: StoreState, grown: bool
+) -> None:
+    assert after.has_grown_from(before) is grown
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "fact"),
+    [
+        (20_000, 21_000, True),
+        (20_000, 10_001, True),
+        (20_000, 9_999, False),
+        (20_000, None, None),  # the CLI counts nothing
+        (900, 10, None),  # too few to tell
+        (0, 10, None),  # not counted the turn before
+        (180_000, 30_000, None),  # the CLI may have made room in the context
+    ],
+)
+async def test_tokens_tell_whether_the_history_was_read(
+    tmp_path: Path, then: int, now: int | None, fact: bool | None
+) -> None:
+    known = KnownVersions(tmp_path)
+    chats = Chats({"HOME": str(tmp_path)}, known, is_wanted=True, sees_stores=True)
+    chat = Chat("s", Workspaces(tmp_path, "", ()).take(None), tokens=then)
+    chats.judge(chat, now)
+    assert known.facts.resume_keeps_history is fact
+    assert chats.may_resume is (fact is not False)
+
+
+async def test_what_was_on_its_way_does_not_make_a_forgetful_cli_trusted_again(
+    tmp_path: Path,
+) -> None:
+    known = KnownVersions(tmp_path)
+    chats = Chats({"HOME": str(tmp_path)}, known, is_wanted=True, sees_stores=True)
+    chat = Chat("s", Workspaces(tmp_path, "", ()).take(None), tokens=20_000)
+    chats.judge(chat, 100)
+    chats.judge(chat, 20_000)
+    assert not chats.may_resume
