@@ -5,9 +5,9 @@ up a known one without its history (2026.10.01). An answer that knows nothing of
 worse than a slow one. So a chat is taken up only where the CLI's own store of it is there and was
 written to in its last turn; else the whole conversation is sent, which is never wrong.
 
-That the history was really read shows only afterwards, in the tokens: a step of a chat that goes on
-reads no fewer than a step of the turn before. Where it reads less than half of that, the history
-was not there, and this version of the CLI is not trusted with a chat again.
+That the history was really read shows only afterwards, in the tokens: a turn reads no fewer than
+one step of the turn before. Where it reads far fewer, the history was not there, and this version
+of the CLI is not trusted with a chat again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 # Below, the counts say nothing: Cursor's own prompt alone has some 15,000 tokens, but not for every
 # model. Above, a CLI that makes room in the model's context would look like one that forgets.
 _TELLING_TOKENS = range(1_000, 100_000)
+# How much of it the next turn reads at least. Results of tools may be left out later on; and
+# Cursor's own prompt, which is read without any history, is most of a short conversation.
+_LEAST_AFTER_TOOLS = 0.5
+_LEAST_AFTER_WORDS = 0.75
 _ELSEWHERE = "the agent is elsewhere (agent_command), where its chats cannot be seen"
 _SWITCHED_OFF = "session_reuse is off"
 _FORGETS = (
@@ -58,9 +62,10 @@ class Chat:
 
     session_id: str
     workspace: Workspace
-    # Its store as it was before its last turn, and about how many tokens a step of that turn read.
+    # Its store as it was before its last turn.
     before: StoreState | None = None
-    tokens: int = 0
+    # How many tokens its next turn reads at least, if it has the history; 0 where nobody can tell.
+    least_tokens: int = 0
     # Its store as it was last seen: before the turn that comes next.
     seen: StoreState | None = None
     # The ends of the processes that are in it: two at once in one chat do not get along.
@@ -115,16 +120,17 @@ class Chats:
 
     def judge(self, chat: Chat, tokens_read: int | None) -> None:
         """A turn went on with `chat` and read that many tokens in all its steps."""
-        if tokens_read is None or chat.tokens not in _TELLING_TOKENS:
+        if tokens_read is None or not chat.least_tokens:
             return
-        kept = tokens_read >= chat.tokens / 2
+        kept = tokens_read >= chat.least_tokens
         if not kept:
             log.warning(
                 "chats are not resumed with cursor-agent %s any more: a resumed answer read "
-                "%d tokens, the one before it %d; whole conversations are sent from now on",
+                "%d tokens, where its history alone has more than %d; whole conversations are "
+                "sent from now on",
                 self._known.version or "(version unknown)",
                 tokens_read,
-                chat.tokens,
+                chat.least_tokens,
             )
         # An answer that was on its way when another one showed it changes nothing.
         if self._known.facts.resume_keeps_history is not False:
@@ -145,6 +151,13 @@ class Chats:
         folder = chats_name(os.path.realpath(directory))
         places = (place / folder / session_id / "store.db" for place in self._folders)
         return next(filter(None, map(_state_of, places)), None)
+
+
+def least_tokens(tokens_read: int | None, steps: int) -> int:
+    """How many a turn reads at least after one that read so many in, at most, so many steps."""
+    step = (tokens_read or 0) // steps
+    share = _LEAST_AFTER_WORDS if steps == 1 else _LEAST_AFTER_TOOLS
+    return int(step * share) if step in _TELLING_TOKENS else 0
 
 
 def _state_of(store: Path) -> StoreState | None:

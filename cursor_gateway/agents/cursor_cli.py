@@ -17,7 +17,7 @@ from typing import Literal
 import orjson
 
 from cursor_gateway.agents import elsewhere
-from cursor_gateway.agents.chats import Chat, Chats
+from cursor_gateway.agents.chats import Chat, Chats, least_tokens
 from cursor_gateway.agents.child import Child, Command, encoded
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.isolation import isolated
@@ -200,7 +200,8 @@ class CursorCli:
         if run.line is not None:
             self._relay.close_line(run.line)
         before = earlier.seen if earlier else None
-        chat = Chat(run.session_id, run.workspace, before, run.tokens_of_a_step)
+        least = least_tokens(run.tokens_read, run.steps)
+        chat = Chat(run.session_id, run.workspace, before, least)
         chat.leaves(run.end(lambda: None))
         return chat
 

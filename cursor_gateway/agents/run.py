@@ -156,9 +156,9 @@ class Run:
         return self._stream.usage.input if self._stream.usage else None
 
     @property
-    def tokens_of_a_step(self) -> int:
-        """About as many as one step read; rather too few than too many."""
-        return (self.tokens_read or 0) // self._stream.steps
+    def steps(self) -> int:
+        """How often the model was asked, at most."""
+        return self._stream.steps
 
     @property
     def is_resumable(self) -> bool:

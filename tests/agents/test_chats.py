@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.agents.chats import Chat, Chats, StoreState
+from cursor_gateway.agents.chats import Chat, Chats, StoreState, least_tokens
 from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.workspaces import Workspaces
 
@@ -34,24 +34,27 @@ def test_a_store_has_grown_if_a_turn_may_have_been_added(
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "fact"),
+    ("then", "steps", "now", "fact"),
     [
-        (20_000, 21_000, True),
-        (20_000, 10_001, True),
-        (20_000, 9_999, False),
-        (20_000, None, None),  # the CLI counts nothing
-        (900, 10, None),  # too few to tell
-        (0, 10, None),  # not counted the turn before
-        (180_000, 30_000, None),  # the CLI may have made room in the context
+        (20_000, 1, 21_000, True),
+        (20_000, 1, 15_001, True),
+        # Cursor's own prompt alone: a client's system prompt and tools were not read.
+        (24_000, 1, 15_800, False),
+        (60_000, 3, 10_001, True),
+        (60_000, 3, 9_999, False),
+        (20_000, 1, None, None),  # the CLI counts nothing
+        (900, 1, 10, None),  # too few to tell
+        (None, 1, 10, None),  # not counted the turn before
+        (180_000, 1, 30_000, None),  # the CLI may have made room in the context
     ],
 )
 async def test_tokens_tell_whether_the_history_was_read(
-    tmp_path: Path, then: int, now: int | None, fact: bool | None
+    tmp_path: Path, then: int | None, steps: int, now: int | None, fact: bool | None
 ) -> None:
     known = KnownVersions(tmp_path)
     chats = Chats({"HOME": str(tmp_path)}, known, is_wanted=True, sees_stores=True)
-    chat = Chat("s", Workspaces(tmp_path, "", ()).take(None), tokens=then)
-    chats.judge(chat, now)
+    workspace = Workspaces(tmp_path, "", ()).take(None)
+    chats.judge(Chat("s", workspace, least_tokens=least_tokens(then, steps)), now)
     assert known.facts.resume_keeps_history is fact
     assert chats.may_resume is (fact is not False)
 
@@ -61,7 +64,7 @@ async def test_what_was_on_its_way_does_not_make_a_forgetful_cli_trusted_again(
 ) -> None:
     known = KnownVersions(tmp_path)
     chats = Chats({"HOME": str(tmp_path)}, known, is_wanted=True, sees_stores=True)
-    chat = Chat("s", Workspaces(tmp_path, "", ()).take(None), tokens=20_000)
+    chat = Chat("s", Workspaces(tmp_path, "", ()).take(None), least_tokens=15_000)
     chats.judge(chat, 100)
     chats.judge(chat, 20_000)
     assert not chats.may_resume
