@@ -382,7 +382,7 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         Symptom(
             "The log says “chats are not resumed”, or `resume` is false in `/health`",
             "This version of the CLI took up a chat without its history, so that the model knew "
-            "nothing of the conversation. Whole conversations are sent until the CLI is another one.",
+            "nothing of the conversation. Whole conversations are sent until it is another one.",
             "cursor-agent update",
         ),
         Symptom(

@@ -21,7 +21,7 @@ from cursor_gateway.core.seams import Seams
 from cursor_gateway.core.turn import Turn
 
 DONE = AgentCallDone("read", {"path": "/x"}, {"success": {}})
-OWN = [AgentCall("1", "read", {"path": "/x"}), DONE]
+OWN: list[Event] = [AgentCall("1", "read", {"path": "/x"}), DONE]
 END = Finished("stop", None)
 
 
