@@ -373,6 +373,14 @@ class Run:
         call_id = self.tool_call("mcp", {**args, "args": {}})
         self.complete(call_id, args, self.call_until_done(name, args["args"]))
 
+    def do_relay_silently(self, argument: str) -> None:
+        """Some versions tell of no call at all; it only arrives."""
+        self.do_init("")
+        name, _, arguments = argument.partition(" ")
+        result = self.call_until_done(name, json.loads(arguments))
+        content = result.get("success", {}).get("content", [])
+        self.results.append("".join(block["text"]["text"] for block in content))
+
     def do_relay_refused(self, argument: str) -> None:
         """A call that the CLI's own permissions refuse: announced, and never made."""
         self.do_announce(argument)

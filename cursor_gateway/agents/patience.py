@@ -46,10 +46,14 @@ class Patience:
     async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
         """What the agent writes next; None when something else happened."""
         self._note_end_of_turn(stream)
-        if self._loop.time() > self._end and not child.exited.done():
-            raise _late(_TOO_LONG, self._settings.total_timeout)
+        now = self._loop.time()
+        if now > self._end and not child.exited.done():
+            raise NoResult if stream.turn_ended else _late(_TOO_LONG, self._settings.total_timeout)
         data = child.read_now()
         if data is None:
+            # Only now: a client that reads slowly may have kept us from a `result` that is there.
+            if now >= self._result_due:
+                raise NoResult
             data = await self._wait(child, stream, restless=restless)
         self._heard = True
         return data
@@ -69,13 +73,10 @@ class Patience:
             raise _late(complaint, seconds) from None
 
     def _note_end_of_turn(self, stream: AgentStream) -> None:
-        now = self._loop.time()
         if not stream.turn_ended:
             self._result_due = math.inf
         elif self._result_due == math.inf:
-            self._result_due = min(now + END_OF_TURN_GRACE, self._end)
-        if now >= self._result_due:
-            raise NoResult
+            self._result_due = min(self._loop.time() + END_OF_TURN_GRACE, self._end)
 
     def _limit(self, stream: AgentStream) -> tuple[float, str]:
         first, idle = self._first, self._settings.idle_timeout

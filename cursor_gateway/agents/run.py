@@ -225,6 +225,7 @@ class Run:
         self._is_heard, self._is_continued = False, True
         self._held_since = None
         self._patience = Patience(self._settings, heard=True)
+        self._stream.goes_on()
         self.line.deliver(results)
 
     def end(self, then: Callable[[], object]) -> asyncio.Future[None]:
@@ -271,7 +272,9 @@ class Run:
 
     def _events(self, data: bytes | None) -> list[Event]:
         events: list[Event] = []
-        if data is not None:
+        if data is None:
+            self._stream.goes_on()
+        else:
             events = self._stream.feed(data) if data else self._stream.close()
         if self.line is None:
             return events

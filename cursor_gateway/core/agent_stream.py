@@ -130,6 +130,11 @@ class AgentStream:
             self._text.close(events)
         return events
 
+    def goes_on(self) -> None:
+        """Something else than the stream shows that the turn has not ended: a call over the relay,
+        which not every version announces."""
+        self._tracker.turn_ended = False
+
     def conclude(self) -> list[Event]:
         """The turn has ended and no `result` comes: the answer is finished, its usage unknown."""
         self.finished = self.lacks_result = True

@@ -330,6 +330,13 @@ def test_only_what_a_turn_brings_shows_that_it_goes_on(
         assert stream.turn_ended is is_over
 
 
+def test_a_call_over_the_relay_shows_it_too() -> None:
+    stream = AgentStream(partial=True)
+    stream.feed(lines(assistant("a")))
+    stream.goes_on()
+    assert not stream.turn_ended
+
+
 @pytest.mark.parametrize(
     "closing",
     [

@@ -63,6 +63,14 @@ async def test_a_turn_that_goes_on_after_all_is_read_to_its_end(start: Start) ->
         assert (await client.content(WHOLE + going_on)).endswith("More.")
 
 
+async def test_an_agent_that_thinks_about_results_has_not_ended_its_turn(client: Client) -> None:
+    """Also where the call was not announced, so that nothing followed its last words."""
+    call = '[[relay-silently:bash {"command": "ls"}]][[sh:sleep 0.5]][[say-result]]'
+    talk = Dialogue(client)
+    await talk.say(WHOLE + call)
+    assert (await talk.bring("a.txt"))["content"] == "a.txt"
+
+
 @pytest.mark.parametrize(
     "unfinished", ["[[text:All ]][[hang]]", "[[text:All]][[tool:read]][[hang]]"]
 )
