@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,23 @@ def test_a_background_shell_comes_back_at_once_and_notices_are_no_words(fake: Fa
         ("system", "background_shell_timeout", True),
     ]
     assert lines[-5]["tool_call"]["shellToolCall"]["args"]["isBackground"] is True
+
+
+@pytest.mark.parametrize(("boots", "is_early"), [("before", True), ("after", False)])
+def test_it_boots_before_its_stdin_ends_or_once_it_has(
+    fake: FakeAgent, boots: str, is_early: bool
+) -> None:
+    fake.put(f"boots-{boots}-prompt", "0.1")
+    pipe = subprocess.PIPE
+    agent = subprocess.Popen(("cursor-agent", *RUN), env=fake.env, stdin=pipe, stdout=pipe)
+    assert agent.stdin is not None
+    deadline = time.monotonic() + (15 if is_early else 1)
+    while not (fake.home / "booted").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (fake.home / "booted").exists() is is_early
+    output, _ = agent.communicate(b"[[text:here]]", timeout=60)
+    assert said(events(output.decode())[-2]) == "here"
+    assert (fake.home / "booted").read_text() == f"{agent.pid}\n"
 
 
 def test_status_exits_with_0_signed_in_or_not(fake: FakeAgent) -> None:
