@@ -242,13 +242,16 @@ class Account:
         return listed
 
     async def _watch(self) -> None:
-        # One after the other: CLIs that start together disturb each other.
-        for remembered in (self._sign_in, self._models, self._version):
+        # One after the other: CLIs that start together disturb each other. What is known of the
+        # version serves the first requests already; the models are fetched by who needs them.
+        for remembered in (self._sign_in, self._version, self._models):
             if remembered.value is None:  # else a request was faster
                 await asyncio.shield(remembered.refresh())
         while True:
             await asyncio.sleep(SIGN_IN_WATCH if self.authenticated else NO_SIGN_IN_LASTS)
             await asyncio.shield(self._sign_in.refresh())
+            # The CLI updates itself, and what is known is known of one version.
+            self._version.refresh_if_older(VERSION_LASTS)
             if self.authenticated and self._models.value is None:
                 await asyncio.shield(self._models.refresh())
 

@@ -23,6 +23,7 @@ from cursor_gateway.agents import isolation, process_tree
 from cursor_gateway.core.models import resolve
 from cursor_gateway.doctor import EDITOR, Bench, Check, Finding
 from cursor_gateway.doctor_clients import clients
+from cursor_gateway.doctor_habits import warm_starts
 from cursor_gateway.doctor_probes import probed
 from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ModelNotFound
 from cursor_gateway.mcp_bridge import Bridge
@@ -353,6 +354,13 @@ CHECKS = (
         "The gateway passes options that older versions do not know.",
         agent_version,
         ("agent",),
+    ),
+    Check(
+        "warm",
+        "agents that are started ahead",
+        "They save the time that the CLI takes to boot.",
+        warm_starts,
+        ("agent-version",),
     ),
     Check(
         "sign-in",

@@ -392,6 +392,13 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             "cursor-gateway logs --json --lines 1",
             check="probed",
         ),
+        Symptom(
+            "“warm starts do not help with this version of the CLI and are not made”",
+            "The CLI boots only once it has its prompt, so that an agent that was started ahead "
+            "would be as slow as another. An update may change it; `--live` measures it anew.",
+            "cursor-gateway doctor --live",
+            check="warm",
+        ),
     ),
     "Words of the clients": (
         Symptom(

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from cursor_gateway.agents import process_tree
+from cursor_gateway.agents.version_facts import VersionFacts, write_facts
 from cursor_gateway.presence import running
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process
@@ -430,3 +431,23 @@ def test_what_is_no_fault_is_a_note(fake: FakeAgent) -> None:
     assert faults == {} and set(notes) == {"agent-version", "config-race", "clients", "probed"}
     fixes = [each["fix"] for each in report["findings"] if each["check"] == "clients"]
     assert fixes[0] == "cursor-gateway setup aider --write" and "NO_PROXY" in fixes[1]
+
+
+@pytest.mark.parametrize(
+    ("early", "verdict", "words"),
+    [
+        (True, "ok", "boots before it has its prompt (first output 0.1 s after the prompt, 6.2 s"),
+        (False, "note", "warm starts do not help with this version of the CLI and are not made"),
+        (None, "ok", "is not known yet"),
+    ],
+)
+def test_whether_warm_starts_help_is_told(
+    fake: FakeAgent, early: bool | None, verdict: str, words: str
+) -> None:
+    folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "versions"
+    facts = VersionFacts(boots_before_prompt=early, cold_start_s=6.2, warm_start_s=0.1)
+    write_facts(folder, "2026.09.18-fake", facts)
+    fake.env["CURSOR_GATEWAY_WARM"] = "1"
+    _, report = examined(fake)
+    (found,) = (each for each in report["findings"] if each["check"] == "warm")
+    assert found["verdict"] == verdict and words in found["what"]

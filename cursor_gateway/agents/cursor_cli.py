@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
@@ -24,6 +25,7 @@ from cursor_gateway.agents.isolation import isolated
 from cursor_gateway.agents.permissions import permissions
 from cursor_gateway.agents.run import START_ATTEMPTS, Order, Run, Starts, Watch
 from cursor_gateway.agents.spares import Place, Spares
+from cursor_gateway.agents.start_times import StartTimes
 from cursor_gateway.agents.transcripts import remove
 from cursor_gateway.agents.version_facts import KnownVersions
 from cursor_gateway.core.agent_text import (
@@ -148,7 +150,10 @@ class CursorCli:
             is_wanted=settings.session_reuse,
             sees_stores=not settings.agent_command,
         )
-        self.spares = Spares(settings.warm, self._starts, self._launch_spare, self._discard)
+        self._times = StartTimes(known_versions)
+        self.spares = Spares(
+            settings.warm, self._starts, self._launch_spare, self._discard, self._times
+        )
 
     @property
     def has_api_key(self) -> bool:
@@ -174,7 +179,7 @@ class CursorCli:
             watch,
             launch=lambda run, prompt: self._launch(run.order, run.workspace, run.line, prompt),
             compose=self._compose,
-            heard=lambda seconds, is_spare: self.spares.heard(seconds, is_spare=is_spare),
+            began=lambda at, is_spare: self._times.began(at, place.born if is_spare else None),
             children=self._children,
             starts=self._starts,
             settings=self._settings,
@@ -231,7 +236,7 @@ class CursorCli:
         except BaseException:
             self._discard(order, place)
             raise
-        return replace(place, child=child)
+        return replace(place, child=child, born=asyncio.get_running_loop().time())
 
     def _discard(self, order: Order, place: Place) -> None:
         """Of a spare: its chat and the chat's workspace stay."""

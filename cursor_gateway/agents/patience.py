@@ -10,8 +10,6 @@ from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.errors import AgentTimedOut
 from cursor_gateway.settings import Settings
 
-# A spare has its start behind it. One that is silent for longer than a cold start takes is stuck.
-SPARE_PATIENCE = 5.0
 # After the turn's closing repetition `result` follows at once. Where a background shell keeps the
 # CLI from sending it (2026.08.25), it never comes, and the client waits for no more than the end.
 END_OF_TURN_GRACE = 5.0
@@ -34,11 +32,10 @@ class NoResult(Exception):
 class Patience:
     """The three time-outs of one answer, each named in its error."""
 
-    def __init__(self, settings: Settings, *, heard: bool = False, is_spare: bool = False) -> None:
+    def __init__(self, settings: Settings, *, heard: bool = False) -> None:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + settings.total_timeout
-        self._first = SPARE_PATIENCE if is_spare else settings.first_event_timeout
         self._heard = heard
         # When the turn's closing repetition is old enough. Notices that follow it change nothing.
         self._result_due = math.inf
@@ -79,7 +76,7 @@ class Patience:
             self._result_due = min(self._loop.time() + END_OF_TURN_GRACE, self._end)
 
     def _limit(self, stream: AgentStream) -> tuple[float, str]:
-        first, idle = self._first, self._settings.idle_timeout
+        first, idle = self._settings.first_event_timeout, self._settings.idle_timeout
         if not self._heard:
             return first, "said nothing for {:g} seconds (first_event_timeout)"
         if stream.tool_is_running:

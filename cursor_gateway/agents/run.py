@@ -30,7 +30,7 @@ from cursor_gateway.core.events import (
     TextDelta,
     Usage,
 )
-from cursor_gateway.errors import AgentFailed, AgentTimedOut, CursorUnreachable, GatewayError
+from cursor_gateway.errors import AgentFailed, CursorUnreachable, GatewayError
 from cursor_gateway.relay import Line
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace
@@ -110,7 +110,7 @@ class Run:
         *,
         launch: Callable[[Run, bytes], Child],
         compose: Callable[[Run], bytes],
-        heard: Callable[[float, bool], None],
+        began: Callable[[float, bool], None],
         children: Children,
         starts: Starts,
         settings: Settings,
@@ -123,7 +123,7 @@ class Run:
         self._watch = watch
         self._launch = launch
         self._compose = compose
-        self._heard = heard
+        self._began = began
         self._children = children
         self._starts = starts
         self._settings = settings
@@ -140,7 +140,7 @@ class Run:
         self._is_over = False
         # The usage that the client was told of so far.
         self.told = NOTHING
-        self._patience = Patience(settings, is_spare=spare is not None)
+        self._patience = Patience(settings)
 
     @property
     def child(self) -> Child | None:
@@ -198,12 +198,8 @@ class Run:
             except NoResult:
                 self._unread += self._stream.conclude()
                 continue
-            except AgentTimedOut:
-                if not self._is_unheard_spare:
-                    raise
-                data = b""
-            self._note_first_word(data)
             self._unread += self._events(data)
+            self._note_first_output(data)
             if data == b"" and not self._may_pass_on():
                 if self._stream.turn_ended and await child.exit_code(LAST_WORDS) in (0, None):
                     self._unread += self._stream.conclude()
@@ -259,16 +255,13 @@ class Run:
             self.line.on_arrival = child.wake
         return child
 
-    @property
-    def _is_unheard_spare(self) -> bool:
-        return self._child is self._spare and self._fed_at is not None
-
-    def _note_first_word(self, data: bytes | None) -> None:
+    def _note_first_output(self, data: bytes | None) -> None:
         if self._fed_at is not None and data:
-            waited = asyncio.get_running_loop().time() - self._fed_at
-            self._heard(waited, self._child is self._spare)
             self._watch.spoke()
-            self._fed_at = None
+            # A CLI that refuses to begin may say so sooner than others begin.
+            if self._stream.session_id:
+                self._began(self._fed_at, self._child is self._spare)
+                self._fed_at = None
 
     def _events(self, data: bytes | None) -> list[Event]:
         events: list[Event] = []
@@ -309,12 +302,11 @@ class Run:
 
     async def _died(self, child: Child) -> None:
         """It ended without a result: raises, unless it is worth another start."""
-        exit_code = None if self._is_unheard_spare else await child.exit_code(LAST_WORDS)
+        exit_code = await child.exit_code(LAST_WORDS)
         words = f"{child.stderr}\n{self._stream.noise}"
         # The one failure that is nobody's fault: agents that start together break one file.
         is_race = not self._stream.session_id and is_config_race(words)
-        is_spare = self._is_unheard_spare
-        if not is_spare and (not is_race or self._attempts == START_ATTEMPTS):
+        if not (is_race and self._attempts < START_ATTEMPTS) and not self._died_waiting:
             raise self._failed(classify_failure(self._redacted(words), exit_code=exit_code))
         if is_race:
             log.info("agents that started together met in cli-config.json; starting again")
@@ -324,6 +316,13 @@ class Run:
         self._unread, self._held_since = [], None
         self._stream = AgentStream(partial=True)
         self._patience = Patience(self._settings)
+
+    @property
+    def _died_waiting(self) -> bool:
+        """Whether it had been started ahead and did not begin: what it died of may have happened
+        while it waited. In a chat nobody knows whether its prompt stands there already."""
+        has_begun = self._fed_at is None
+        return self._child is self._spare and not has_begun and self.order.chat is None
 
     def _failed(self, error: GatewayError) -> Exception:
         """A chat that cannot be taken up is no failure, nor is an agent that did not live to see

@@ -1,27 +1,27 @@
 """Spares: agents that are started before anybody asks, with their stdin open.
 
-The CLI takes a second or more to start. A spare has that behind it when the request comes, and only
-reads its prompt. It can serve exactly one *kind* of request: everything on its command line and in
-its workspace is fixed. So there are few, each for what is likely to come next; they expire, and a
-request that finds none, or one that is broken, starts an agent as if there were no spares.
+The CLI takes seconds to start. A spare has that behind it when the request comes, or a part of it,
+and only reads its prompt. It can serve exactly one *kind* of request: everything on its command
+line and in its workspace is fixed. So there are few, each for what is likely to come next; they
+expire, and a request that finds none, or one that is dead, starts an agent as if there were no
+spares. Once it has its prompt it is the agent of that run, like any other.
 
-Whether the CLI really starts before its stdin ends, nobody has said. So it is measured: how long an
-agent takes from its prompt to its first word, cold and as a spare.
+Where a version of the CLI boots only when its stdin has ended, spares are of no use and none are
+made (`start_times.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.child import Child
 from cursor_gateway.agents.run import Order, Starts
+from cursor_gateway.agents.start_times import StartTimes
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.relay import Line
 from cursor_gateway.workspaces import Workspace
@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 LIFETIME = 300.0
 # One that dies sooner will do it again.
 WORTH_REPLACING_AFTER = 10.0
-_SAMPLES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +40,14 @@ class Place:
     workspace: Workspace
     line: Line | None
     child: Child | None = None
+    # When that was started, if it was started ahead.
+    born: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Spare:
     order: Order
     place: Place
-    born: float
     timer: asyncio.TimerHandle
 
     @property
@@ -69,21 +69,27 @@ class Spares:
         starts: Starts,
         launch: Callable[[Order], Place],
         discard: Callable[[Order, Place], object],
+        times: StartTimes,
     ) -> None:
         self._most = most
         self._starts = starts
+        self._times = times
         self._launch = launch
         self._discard = discard
         self._ready: dict[Hashable, _Spare] = {}
         self._coming: dict[Hashable, _Coming] = {}
         self._used = 0
-        self._seconds = {False: deque[float](maxlen=_SAMPLES), True: deque[float](maxlen=_SAMPLES)}
 
     def want(self, order: Order) -> None:
         """Have an agent ready for the next request of this kind, soon and in the background."""
-        if self._most and order.kind not in self._ready and order.kind not in self._coming:
+        if not self._times.warm_helps:
+            self.close()
+        elif self._most and not self._times.cold_is_wanted and not self._is_there(order.kind):
             task = asyncio.get_running_loop().create_task(self._prepare(order))
             self._coming[order.kind] = _Coming(order, task)
+
+    def _is_there(self, kind: Hashable) -> bool:
+        return kind in self._ready or kind in self._coming
 
     def take(self, order: Order) -> Place | None:
         """A spare for `order`, if there is one that lives. None is left behind in its chat."""
@@ -107,26 +113,19 @@ class Spares:
             if order.chat is chat:
                 self._end(order.kind)
 
-    def heard(self, seconds: float, *, is_spare: bool) -> None:
-        """An agent took so long from its prompt to its first word."""
-        self._seconds[is_spare].append(seconds)
-
     def close(self) -> None:
         for kind in [*self._ready, *self._coming]:
             self._end(kind)
 
     def state(self) -> dict[str, Any]:
-        cold, warm = (
-            round(median(seconds) * 1000, 1) if seconds else None
-            for seconds in (self._seconds[False], self._seconds[True])
-        )
-        early = None if cold is None or warm is None else warm < cold / 2
+        state, reason = self._times.reason() if self._most else ("off", "the setting `warm` is 0")
         return {
             "most": self._most,
             "spares": len(self._ready),
             "used": self._used,
-            "first_word_ms": {"cold": cold, "spare": warm},
-            "starts_before_prompt": early,
+            **self._times.state(),
+            "state": state,
+            "reason": reason,
         }
 
     async def _prepare(self, order: Order) -> None:
@@ -143,14 +142,14 @@ class Spares:
             self._end(next(iter(self._ready)))
         loop = asyncio.get_running_loop()
         timer = loop.call_later(LIFETIME, self._end, order.kind)
-        spare = self._ready[order.kind] = _Spare(order, place, loop.time(), timer)
+        spare = self._ready[order.kind] = _Spare(order, place, timer)
         spare.child.exited.add_done_callback(lambda _: self._died(spare))
 
     def _died(self, spare: _Spare) -> None:
         if self._ready.get(spare.order.kind) is not spare:
             return
         self._end(spare.order.kind)
-        lived = asyncio.get_running_loop().time() - spare.born
+        lived = asyncio.get_running_loop().time() - spare.place.born
         if lived >= WORTH_REPLACING_AFTER and spare.order.chat is None:
             self.want(spare.order)
 

@@ -12,7 +12,7 @@ export function showState(list, servers, health) {
     fact("Sign-in", SIGN_IN[health.auth] ?? "signed out", health.account),
     fact("Slots", `${slots.busy} of ${slots.total}`, "busy"),
     fact("Queue", slots.waiting, "waiting"),
-    fact("Spares", `${warm.spares} of ${warm.most}`, `ready, ${warm.used} used`),
+    fact("Spares", ...spares(warm)),
     fact("Parked", plural(sessions.parked, "run"), chats(sessions)),
     fact("Agents can read", ...readable(health.agent_reads)),
     fact("MCP servers", ...bridged(mcp, health.mcp_servers)),
@@ -33,6 +33,11 @@ function fact(name, value, more) {
     el("dt", name),
     el("dd", el("b", String(value)), " ", el("span.quiet", more ?? "")),
   );
+}
+
+function spares(warm) {
+  if (warm.state === "no_help") return ["none", warm.reason];
+  return [`${warm.spares} of ${warm.most}`, `ready, ${warm.used} used`];
 }
 
 function chats(sessions) {

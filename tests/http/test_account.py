@@ -152,6 +152,8 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
             "used": 0,
             "first_word_ms": {"cold": None, "spare": None},
             "starts_before_prompt": None,
+            "state": "off",
+            "reason": "the setting `warm` is 0",
         },
         "sessions": {"parked": 0, "chats": 0, "resume": True, "reason": None},
         "loops_stopped": 0,

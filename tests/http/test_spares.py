@@ -91,16 +91,6 @@ async def test_a_spare_that_dies_over_its_prompt_is_replaced_in_the_same_request
         assert await client.content("[[text:two]]") == "two"
 
 
-async def test_a_spare_that_is_stuck_is_replaced_in_the_same_request(
-    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.patience.SPARE_PATIENCE", 0.3)
-    async with start(warm=1) as client:
-        await client.content("[[text:one]]")
-        os.kill(await spare(client, fake), signal.SIGSTOP)
-        assert await client.content("[[text:two]]") == "two"
-
-
 async def test_spares_expire_with_their_workspaces(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,11 +13,13 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import expect
 
+from cursor_gateway.agents.version_facts import VersionFacts, write_facts
 from tests.conftest import RECORDINGS, Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
 from tests.page.visitor import NARROW, PATIENCE_MS, WIDE, Visitor, visiting
@@ -270,6 +272,14 @@ async def test_a_lost_sign_in_is_told_with_what_to_do_and_found_again(
         await expect(page.locator("#status")).to_have_text("ready")
         await expect(page.locator(".notice")).to_have_count(0)
         await expect(page.locator("#state")).to_contain_text("dev@example.com")
+
+
+async def test_that_warm_starts_do_not_help_is_told(start: Start, fake: FakeAgent) -> None:
+    folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "versions"
+    write_facts(folder, "2026.09.18-fake", VersionFacts(boots_before_prompt=False))
+    async with start(warm=1) as client, visiting(client) as visitor:
+        await visitor.open()
+        await expect(visitor.page.get_by_text("warm starts do not help")).to_be_visible()
 
 
 async def test_a_gateway_that_is_gone_is_told(start: Start) -> None:
