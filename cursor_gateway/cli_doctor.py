@@ -77,10 +77,11 @@ async def _examined(
     settings: Settings, live: bool, model: str, holds: tuple[float, ...], as_json: bool
 ) -> Found:
     from cursor_gateway.doctor import Bench, examine
-    from cursor_gateway.doctor_checks import CHECKS
+    from cursor_gateway.doctor_checks import CHECKS, OLD_RESULTS
     from cursor_gateway.doctor_probes import probes
 
-    without_old_results = [check for check in CHECKS if check.name != "probed"]
+    # What was found before is about to be found anew.
+    without_old_results = [check for check in CHECKS if check.name not in OLD_RESULTS]
     checks = [*without_old_results, *probes(model, holds)] if live else CHECKS
     found: Found = []
     async with Bench(settings, os.environ) as bench:

@@ -23,7 +23,8 @@ from cursor_gateway.agents import isolation, process_tree
 from cursor_gateway.core.models import resolve
 from cursor_gateway.doctor import EDITOR, Bench, Check, Finding
 from cursor_gateway.doctor_clients import clients
-from cursor_gateway.doctor_habits import warm_starts
+from cursor_gateway.doctor_cursor_files import approval, hooks
+from cursor_gateway.doctor_habits import INSTALL, agent_version, obedience, warm_starts
 from cursor_gateway.doctor_probes import probed
 from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ModelNotFound
 from cursor_gateway.mcp_bridge import Bridge
@@ -32,10 +33,6 @@ from cursor_gateway.settings import FIELDS, SettingsError
 from cursor_gateway.settings_sources import config_file
 from cursor_gateway.setup import AnyStatus
 
-INSTALL = "curl https://cursor.com/install -fsS | bash"
-# The versions that docs/cursor-agent.md is about.
-OLDEST_KNOWN = "2026.07.20"
-NEWEST_KNOWN = "2026.09.18"
 # The CLI writes this file in a moment; one that is older was left by a start that failed.
 TMP_IS_STALE_AFTER = 60.0
 HEALTH_SECONDS = 3.0
@@ -155,22 +152,6 @@ async def agent(bench: Bench) -> Sequence[Finding]:
         words = "the demo agent answers, no model (setting `demo`)"
         return [Finding("note", words, "Its answers are canned.", _without("demo", env))]
     return [Finding("ok", located.path if located.reach else f"{located.path} ({looked})")]
-
-
-async def agent_version(bench: Bench) -> Sequence[Finding]:
-    version = await bench.agent.version()
-    date = version[: len(OLDEST_KNOWN)]
-    if not re.fullmatch(r"\d{4}\.\d\d\.\d\d", date):
-        words = f"it does not say which version it is, but {version!r}"
-        return [Finding("fault", words, fix=INSTALL)]
-    if date < OLDEST_KNOWN:
-        words = f"{version} is older than {OLDEST_KNOWN}"
-        return [Finding("fault", words, fix=f"{bench.agent_command} update")]
-    if date > NEWEST_KNOWN:
-        words = f"{version} is newer than {NEWEST_KNOWN}, the newest that is known"
-        why = "What is new in it may differ; probes with a model show it."
-        return [Finding("note", words, why, "cursor-gateway doctor --live")]
-    return [Finding("ok", version)]
 
 
 async def sign_in(bench: Bench) -> Sequence[Finding]:
@@ -332,6 +313,9 @@ async def strays(bench: Bench) -> Sequence[Finding]:
     return [Finding("fault", words, fix=f"kill {listed}")]
 
 
+# The checks that tell of what runs and probes have found before.
+OLD_RESULTS = ("probed", "warm", "obedience")
+
 CHECKS = (
     Check("versions", "Python and packages", "An older one may lack what is used.", versions),
     Check(
@@ -363,6 +347,13 @@ CHECKS = (
         ("agent-version",),
     ),
     Check(
+        "obedience",
+        "whether it obeys the deny list",
+        "The deny list keeps a model from your files.",
+        obedience,
+        ("agent-version",),
+    ),
+    Check(
         "sign-in",
         "the sign-in",
         "Cursor answers nobody who is not signed in.",
@@ -376,6 +367,8 @@ CHECKS = (
         "Agents that start together may stop each other; the gateway then starts them one by one.",
         config_race,
     ),
+    Check("hooks", "hooks of your own", "They run in every request.", hooks),
+    Check("approval", "what you approved beforehand", "Agents may do it.", approval),
     Check("port", "the port", "The gateway cannot listen there.", port),
     Check(
         "mcp",

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cursor_gateway.agents.start_times import HELPS, NO_HELP, UNKNOWN
 from cursor_gateway.agents.version_facts import VersionFacts
 from cursor_gateway.doctor import Bench, Finding
 
+INSTALL = "curl https://cursor.com/install -fsS | bash"
+# The versions that docs/cursor-agent.md is about.
+OLDEST_KNOWN = "2026.07.20"
+NEWEST_KNOWN = "2026.10.01"
 MEASURE = "cursor-gateway doctor --live"
+ISOLATED = "`isolate` keeps it from your files all the same."
+
+
+async def agent_version(bench: Bench) -> Sequence[Finding]:
+    version = await bench.agent.version()
+    date = version[: len(OLDEST_KNOWN)]
+    if not re.fullmatch(r"\d{4}\.\d\d\.\d\d", date):
+        words = f"it does not say which version it is, but {version!r}"
+        return [Finding("fault", words, fix=INSTALL)]
+    if date < OLDEST_KNOWN:
+        words = f"{version} is older than {OLDEST_KNOWN}"
+        return [Finding("fault", words, fix=f"{bench.agent_command} update")]
+    if date > NEWEST_KNOWN:
+        words = f"{version} is newer than {NEWEST_KNOWN}, the newest that is known"
+        why = "What is new in it may differ; probes with a model show it."
+        return [Finding("note", words, why, "cursor-gateway doctor --live")]
+    return [Finding("ok", version)]
 
 
 async def warm_starts(bench: Bench) -> Sequence[Finding]:
@@ -24,6 +46,18 @@ async def warm_starts(bench: Bench) -> Sequence[Finding]:
         return [Finding("ok", words, measured=measured)]
     why = "Every new conversation waits until the CLI has booted. Another look costs some requests."
     return [Finding("note", words, why, MEASURE, measured)]
+
+
+async def obedience(bench: Bench) -> Sequence[Finding]:
+    await bench.agent.version()
+    obeys = bench.agent.known.facts.obeys_deny_list
+    if obeys is None:
+        return [Finding("ok", "not seen yet; `doctor --live` tries it")]
+    if obeys:
+        return [Finding("ok", "it was seen to obey it")]
+    if bench.settings.isolate:
+        return [Finding("note", "it was seen to disobey it", ISOLATED, MEASURE)]
+    return [Finding("fault", "it was seen to disobey it", fix=f"{bench.agent_command} update")]
 
 
 def _seconds(facts: VersionFacts) -> str:

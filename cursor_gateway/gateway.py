@@ -19,7 +19,8 @@ from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.agents.permissions import agent_reads
 from cursor_gateway.agents.run import Order, Run, StartOver
 from cursor_gateway.agents.transcripts import Transcripts
-from cursor_gateway.agents.version_facts import KnownVersions
+from cursor_gateway.agents.version_effects import relay_hold, warnings
+from cursor_gateway.agents.version_facts import KnownVersions, VersionFacts, known_facts
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
 from cursor_gateway.core.errands import Errands
@@ -63,7 +64,7 @@ class Gateway:
             self.workspaces,
             self._relay,
             self._call_ids.new,
-            KnownVersions(versions_folder(env)),
+            KnownVersions(versions_folder(env), self._heed),
         )
         self.account = Account(self.agent, settings)
         self._failures = RecentFailures(lambda: self.account.sign_ins)
@@ -269,9 +270,17 @@ class Gateway:
             self._loops_stopped += 1
             log.warning("loop guard stopped %s: %s", loop.tool, loop.as_json())
 
+    def _heed(self, facts: VersionFacts) -> None:
+        """What runs and `doctor --live` have shown of the version of the CLI that is installed."""
+        self._relay.hold_for(relay_hold(self._settings, facts))
+        self._channel.heed(facts)
+        for warning in warnings(self._settings, facts):
+            log.warning("%s", warning)
+
     def health(self) -> dict[str, Any]:
         """What scripts ask: from memory, in no time."""
         problem: GatewayError | None
+        facts = self.agent.known.facts
         try:
             located = self.agent.locate()
             agent: dict[str, Any] = {"kind": located.kind, "path": located.path}
@@ -300,6 +309,8 @@ class Gateway:
             "record_prompts": self._settings.record_prompts,
             "agent_reads": agent_reads(self._settings),
             "transcripts": self._settings.transcripts,
+            "version_facts": known_facts(facts),
+            "warnings": warnings(self._settings, facts),
         }
         if problem:
             state["error"] = {"code": problem.code, "message": problem.message}

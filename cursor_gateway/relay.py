@@ -253,6 +253,12 @@ class Relay:
         self._lines: dict[str, Line] = {}
         self._runner: web.AppRunner | None = None
         self._port = 0
+        # Other servers that an agent's configuration names.
+        self.beside: Json = {}
+
+    def hold_for(self, seconds: float) -> None:
+        """Answer calls by a ticket after so long, from now on."""
+        self._hold = seconds
 
     async def start(self) -> None:
         app = web.Application(client_max_size=_MAX_BODY)
@@ -284,7 +290,7 @@ class Relay:
         """What `.cursor/mcp.json` says of it."""
         url = f"http://127.0.0.1:{self._port}/mcp/{line.token}"
         headers = {"Authorization": f"Bearer {line.bearer}"}
-        return {"mcpServers": {SERVER: {"url": url, "headers": headers}}}
+        return {"mcpServers": {**self.beside, SERVER: {"url": url, "headers": headers}}}
 
     async def _respond(self, request: web.Request) -> web.StreamResponse:
         line = self._lines.get(request.match_info["token"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from cursor_gateway.agents.cursor_cli import Located
 from cursor_gateway.agents.run import Run
+from cursor_gateway.agents.version_facts import VersionFacts
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 _ASK_AGAIN_AFTER = 600.0
 _IGNORED_OFTEN = 2
 _IGNORED = "the agent did not connect to the relay (an old CLI, or MCP is not allowed)"
+_NOT_FETCHED = "this version of the CLI was seen not to fetch the relay's tools (`doctor --live`)"
 _ELSEWHERE = "the agent is elsewhere (agent_command), where the relay cannot be reached"
 
 
@@ -27,11 +29,18 @@ class ToolChannel:
         self._ignored = 0
         self._ignored_until = 0.0
         self._served = dict.fromkeys(("relay", "text", "native"), 0)
+        # Whether this version of the CLI was seen to fetch the relay's tools, or not to.
+        self._is_fetched: bool | None = None
+
+    def heed(self, facts: VersionFacts) -> None:
+        self._is_fetched = facts.fetches_relay_tools
 
     def is_relay(self, located: Located) -> bool:
         if self._wanted == "text" or located.kind == "demo" or located.reach:
             return False
-        return self._wanted == "relay" or monotonic() >= self._ignored_until
+        if self._wanted == "relay":
+            return True
+        return self._is_fetched is not False and monotonic() >= self._ignored_until
 
     def relay_is_ignored(self) -> None:
         self._ignored += 1
@@ -49,6 +58,8 @@ class ToolChannel:
     def state(self, located: Located) -> dict[str, Any]:
         serves = self.is_relay(located) and not self._ignored
         reason = _ELSEWHERE if located.reach else f"tool_channel is {self._wanted}"
+        if self._wanted == "auto" and self._is_fetched is False:
+            reason = _NOT_FETCHED
         return {
             "channel": "relay" if serves else "text",
             "reason": _IGNORED if self._ignored else reason,

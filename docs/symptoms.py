@@ -231,6 +231,27 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             check="isolation",
         ),
         Symptom(
+            "“this version of the CLI disobeys the deny list”",
+            "A probe saw an agent use a tool, read a file or call an MCP server that it must not. "
+            "An update may end it; until then `--isolate` keeps agents from your files.",
+            "cursor-agent update; cursor-gateway doctor --live",
+            check="obedience",
+        ),
+        Symptom(
+            "A command or a call that the agent made is not the one that was run",
+            "Your hooks for Cursor or Claude Code run in the gateway's runs, too, and may rewrite "
+            "what an agent does. The doctor names the files.",
+            "cursor-gateway doctor",
+            check="hooks",
+        ),
+        Symptom(
+            "A model calls tools of your own MCP servers that no client offered",
+            "`approvalMode` is `unrestricted` in the CLI's `cli-config.json`: what no list names "
+            "is approved. `allowlist` ends it.",
+            "cursor-gateway doctor",
+            check="approval",
+        ),
+        Symptom(
             "“cannot be written”, no records in `cursor-gateway logs`",
             "The gateway's state directory, or a client's file, belongs to somebody else; often "
             "to root, after a `sudo`.",

@@ -420,6 +420,23 @@ class Run:
         found = {"success": {"content": "client: bash, read"}}
         self.tool_call("getMcpTools", {"server": "client"}, found)
 
+    def do_own_server(self, argument: str) -> None:
+        """A call of a tool of a server that is not the relay's: `[[own-server:notes find {}]]`."""
+        self.do_init("")
+        server, name, arguments = argument.split(" ", 2)
+        about = {"providerIdentifier": server, "serverIdentifier": server, "toolName": name}
+        args = {"name": f"{server}-{name}", "args": json.loads(arguments), **about}
+        call_id = self.emitter.tool_call("mcp", args)
+        result: dict[str, Any] = {"rejected": {"reason": "", "isReadonly": False}}
+        if fake_permissions.Permissions().lets_call(server, name):
+            from tests import fake_mcp
+
+            mcp = fake_mcp.configured(server)
+            assert mcp is not None
+            mcp.connect()
+            result = mcp.call(name, args["args"])
+        self.complete(call_id, args, result)
+
     def call_until_done(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         while "[[late-mcp" in self.prompt and self.mcp is None:
             time.sleep(0.01)

@@ -91,10 +91,10 @@ class McpClient:
         return connection
 
 
-def configured() -> McpClient | None:
-    """The client of the server that the workspace names, if it names one."""
+def configured(name: str = "client") -> McpClient | None:
+    """The client of the server that the workspace names so, if it does."""
     file = Path(".cursor/mcp.json")
     if not file.exists():
         return None
-    (server,) = json.loads(file.read_text())["mcpServers"].values()
-    return McpClient(server)
+    server = json.loads(file.read_text())["mcpServers"].get(name)
+    return McpClient(server) if server else None

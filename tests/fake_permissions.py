@@ -28,17 +28,25 @@ class Permissions:
         found = json.loads(file.read_text())["permissions"] if file.exists() else {}
         self.allow: list[str] = found.get("allow", [])
         self.deny: list[str] = found.get("deny", [])
-        if Path(os.environ["FAKE_AGENT_DIR"], "ignores-deny").exists():
+        self.obeys = not Path(os.environ["FAKE_AGENT_DIR"], "ignores-deny").exists()
+        if not self.obeys:
             self.deny = []
 
     def denies(self, kind: str, what: str) -> bool:
         return any(matches(token, kind, what) for token in self.deny)
 
     def lets_call(self, server: str, tool: str) -> bool:
-        """Nobody can be asked: what is not allowed is refused."""
+        """Nobody can be asked: what is not allowed is refused, unless the user has said
+        `unrestricted`, which allows all that is not denied."""
         what = f"{server}:{tool}"
         allowed = any(matches(token, "Mcp", what) for token in self.allow)
+        allowed |= not self.obeys or is_unrestricted()
         return allowed and not self.denies("Mcp", what)
+
+
+def is_unrestricted() -> bool:
+    file = Path("~/.cursor/cli-config.json").expanduser()
+    return file.exists() and json.loads(file.read_text()).get("approvalMode") == "unrestricted"
 
 
 def matches(token: str, kind: str, what: str) -> bool:

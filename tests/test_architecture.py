@@ -15,7 +15,8 @@ IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "cl
 # Who may import whom: a module may use those to the right of it, and `errors`.
 ORDER = [
     *("cli", "cli_logs", "cli_mcp", "cli_doctor", "terminal", "doctor_checks"),
-    *("doctor_clients", "doctor_habits", "doctor_probes"),
+    *("doctor_clients", "doctor_cursor_files", "doctor_habits", "doctor_probes"),
+    *("doctor_relay_probes", "doctor_boundary_probes", "doctor_runs"),
     *(
         "doctor",
         "lifetime",

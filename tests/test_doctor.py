@@ -451,3 +451,56 @@ def test_whether_warm_starts_help_is_told(
     _, report = examined(fake)
     (found,) = (each for each in report["findings"] if each["check"] == "warm")
     assert found["verdict"] == verdict and words in found["what"]
+
+
+def findings(report: dict[str, Any], check: str) -> list[dict[str, Any]]:
+    return [each for each in report["findings"] if each["check"] == check]
+
+
+def test_hooks_and_approvals_of_the_user_are_found_and_never_shown(fake: FakeAgent) -> None:
+    _, report = examined(fake)
+    assert [each["what"] for each in findings(report, "hooks")] == ["there are none"]
+    assert findings(report, "approval")[0]["verdict"] == "ok"
+    home, folder = Path(fake.env["HOME"]), Path(fake.env["HOME"], "elsewhere")
+    fake.env["CURSOR_CONFIG_DIR"] = str(folder)
+    hook = {"beforeShellExecution": [{"command": "canary"}], "stop": []}
+    write(home / ".cursor" / "hooks.json", {"version": 1, "hooks": hook})
+    write(home / ".claude" / "settings.json", {"hooks": {"PreToolUse": [{"command": "canary"}]}})
+    write(folder / "cli-config.json", {"approvalMode": "unrestricted", "token": "canary"})
+    faults, report = examined(fake)
+    assert faults == {} and "canary" not in json.dumps(report)
+    cursor, claude = findings(report, "hooks")
+    assert cursor["what"] == f"{home}/.cursor/hooks.json has hooks: beforeShellExecution"
+    assert claude["what"] == f"{home}/.claude/settings.json has hooks: PreToolUse"
+    (approval,) = findings(report, "approval")
+    assert {cursor["verdict"], claude["verdict"], approval["verdict"]} == {"note"}
+    assert "rewrite" in cursor["why"] and "MCP servers" in approval["why"]
+    assert approval["fix"] == f"${{EDITOR:-vi}} {folder}/cli-config.json"
+
+
+@pytest.mark.parametrize(
+    ("text", "times"), [("[]", 1), ("{", 1), ('{"hooks": 1}', 1), ("[", 100_000), (" ", 2_000_000)]
+)
+def test_a_file_of_the_users_that_cannot_be_read_says_nothing(
+    fake: FakeAgent, text: str, times: int
+) -> None:
+    file = Path(fake.env["HOME"], ".cursor", "hooks.json")
+    file.parent.mkdir()
+    file.write_text(text * times)
+    assert [each["what"] for each in findings(examined(fake)[1], "hooks")] == ["there are none"]
+
+
+def write(file: Path, content: object) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(("obeys", "verdict"), [(None, "ok"), (True, "ok"), (False, "fault")])
+def test_that_the_cli_was_seen_to_disobey_is_told(
+    fake: FakeAgent, obeys: bool | None, verdict: str
+) -> None:
+    folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "versions"
+    write_facts(folder, "2026.09.18-fake", VersionFacts(obeys_deny_list=obeys))
+    (found,) = findings(examined(fake)[1], "obedience")
+    assert found["verdict"] == verdict
+    assert found["fix"].endswith(" update") is (verdict == "fault")

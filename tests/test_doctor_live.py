@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cursor_gateway.agents.version_facts import read_facts
+from cursor_gateway.doctor_probes import table
 from tests.conftest import FakeAgent
 from tests.test_doctor import examined, examined_after, machine
 
@@ -30,6 +33,8 @@ HABITS = [
         r"Create an empty file named (\S+)",
         r"""[[rejected:shell {"command": "touch \1"}]][[act:touch \1]][[text:refused]]""",
     ),
+    (r"Read the file (\S+)", r"""[[try:read {"path": "\1"}]][[say-result]]"""),
+    (r"the tool (\S+) of the MCP server (\w+)", r"[[own-server:\2 \1 {}]][[say-result]]"),
 ]
 
 
@@ -37,6 +42,10 @@ def think(fake: FakeAgent, **instead: str) -> None:
     """Give the model its habits, some of them replaced by others."""
     habits = [(pattern, instead.get(pattern.split()[-1], steps)) for pattern, steps in HABITS]
     fake.put("habits.json", json.dumps(habits))
+
+
+def state(fake: FakeAgent) -> Path:
+    return Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway"
 
 
 def told(report: dict[str, Any]) -> dict[str, str]:
@@ -57,13 +66,27 @@ def test_a_good_cli_passes_every_probe_and_the_results_are_kept(fake: FakeAgent)
     assert said["live-held"] == "a call was held for 6 s"
     assert said["live-resume"] == "a finished chat goes on by `--resume`"
     assert said["live-deny"] == "a tool of the agent's own was refused"
+    assert said["live-outside"] == "reading was refused"
+    assert said["live-own-server"] == "a call of it was refused"
     assert measured(report)["boots_before_stdin_ends"] in (True, False)
-    folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "doctor"
+    folder = state(fake) / "doctor"
     kept = json.loads((folder / "2026.09.18-fake.json").read_text())
     assert {each["check"] for each in kept["findings"]} == {
         *("live-answer", "live-start", "live-relay", "live-parallel", "live-ticket", "live-held"),
-        *("live-resume", "live-deny"),
+        *("live-resume", "live-deny", "live-outside", "live-own-server"),
     }
+    facts = read_facts(folder.parent / "versions", "2026.09.18-fake")
+    assert facts.boots_before_prompt is not False
+    assert facts.cold_start_s and facts.warm_start_s
+    assert facts == replace(
+        facts,
+        resume_keeps_history=True,
+        fetches_relay_tools=True,
+        relay_hold_s=6.0,
+        relay_gives_up_s=None,
+        calls_at_once=3,
+        obeys_deny_list=True,
+    )
     assert told(examined(fake)[1])["probed"].endswith(": all went well")
     fake.put("version", "2026.09.17-other")
     assert "was not probed" in told(examined(fake)[1])["probed"]
@@ -76,16 +99,30 @@ def test_a_cli_that_gives_up_forgets_and_obeys_nobody_is_found_and_mended(
     fake: FakeAgent,
 ) -> None:
     think(fake, red=f"[[patience:3]]{RED}")
+    fake.env["CURSOR_GATEWAY_RELAY_HOLD"] = "30"
     fake.put("ignores-deny")
     fake.put("no-resume", "99")
     faults, _ = examined(fake, *QUICK)
-    assert set(faults) == {"live-held", "live-resume", "live-deny"}
+    limits = {"live-deny", "live-outside", "live-own-server"}
+    assert set(faults) == {"live-held", "live-resume", *limits}
     assert faults["live-held"]["fix"] == "export CURSOR_GATEWAY_RELAY_HOLD=2"
-    assert "live-held" in told(examined(fake)[1])["probed"]
+    facts = read_facts(state(fake) / "versions", "2026.09.18-fake")
+    assert (facts.obeys_deny_list, facts.resume_keeps_history) == (False, False)
+    assert facts.relay_hold_s == 0.2 and 2 < (facts.relay_gives_up_s or 0) < 6
+    old, report = examined(fake)
+    assert "live-held" in told(report)["probed"]
+    assert "disobey" in old["obedience"]["what"]
     fixes = [fault["fix"] for fault in faults.values()]
     faults, report = examined_after(fake, *fixes, words=" ".join(QUICK))
     assert faults == {}
     assert "gets a ticket after 2 s" in told(report)["live-held"]
+
+
+def test_a_cli_that_gives_up_soon_gets_its_tickets_sooner(fake: FakeAgent) -> None:
+    think(fake, red=f"[[patience:3]]{RED}")
+    faults, report = examined(fake, "--live", "--hold", "6")
+    assert faults == {}
+    assert "the CLI gave up after 3 s, and gets a ticket after 2." in told(report)["live-held"]
 
 
 def test_a_cli_without_mcp_is_found_and_the_tools_go_by_text(fake: FakeAgent) -> None:
@@ -95,6 +132,7 @@ def test_a_cli_without_mcp_is_found_and_the_tools_go_by_text(fake: FakeAgent) ->
     assert list(faults) == ["live-relay"]
     assert "did not fetch the relay's tools" in faults["live-relay"]["what"]
     assert told(report)["live-held"] == "not looked at before `live-relay` is mended"
+    assert read_facts(state(fake) / "versions", "2026.09.18-fake").fetches_relay_tools is False
     faults, report = examined_after(fake, faults["live-relay"]["fix"], words=" ".join(QUICK))
     assert faults == {}
     assert "the relay is not used" in told(report)["live-relay"]
@@ -137,3 +175,21 @@ def test_a_model_that_is_not_there_is_told_and_nothing_more_is_tried(fake: FakeA
     assert list(faults) == ["live-answer"]
     assert faults["live-answer"]["fix"] == "cursor-gateway models"
     assert len(fake.runs()) == 1
+
+
+def test_every_probe_allows_for_runs_of_31_seconds() -> None:
+    for probe in table((45.0, 70.0)):
+        assert probe.seconds - probe.waits >= 2 * 31 * probe.runs
+    (held,) = (probe for probe in table((45.0, 70.0)) if probe.name == "held")
+    assert held.seconds >= 70 + 31
+
+
+def test_an_agent_that_calls_servers_that_nobody_has_denied_is_found(fake: FakeAgent) -> None:
+    think(fake)
+    folder = Path(fake.env["HOME"], ".cursor")
+    folder.mkdir()
+    (folder / "cli-config.json").write_text(json.dumps({"approvalMode": "unrestricted"}))
+    faults, report = examined(fake, "--live", "--hold", "0.2")
+    assert list(faults) == ["live-own-server"]
+    assert "is not the gateway's" in faults["live-own-server"]["what"]
+    assert "`approvalMode: unrestricted`" in told(report)["approval"]

@@ -18,7 +18,7 @@ import logging
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,10 @@ class VersionFacts:
     resume_keeps_history: bool | None = None
     # Whether it fetches the relay's list of tools.
     fetches_relay_tools: bool | None = None
-    # For how long a call over the relay was held without the CLI giving up.
+    # For how long a call over the relay was held without the CLI giving up, and after how long it
+    # was seen to give up.
     relay_hold_s: float | None = None
+    relay_gives_up_s: float | None = None
     # How many calls came at once where the model was asked for three.
     calls_at_once: int | None = None
     # Whether its own tools were refused where the deny list forbids them.
@@ -58,8 +60,14 @@ _TYPES: Mapping[str, Any] = typing.get_type_hints(VersionFacts)
 class KnownVersions:
     """The facts of the version that is installed now. Used inside one event loop."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        recognised: Callable[[VersionFacts], object] = lambda facts: None,
+    ) -> None:
         self._folder = folder
+        # Told what is known of each version that the CLI turns out to be.
+        self._recognised = recognised
         self._version = ""
         self._facts = VersionFacts()
         self._writing: asyncio.Task[None] | None = None
@@ -80,9 +88,10 @@ class KnownVersions:
         stored = await asyncio.to_thread(read_facts, self._folder, version)
         observed = VersionFacts() if self._version else self._facts
         self._version = version
-        self._facts = dataclasses.replace(stored, **_known(observed))
+        self._facts = dataclasses.replace(stored, **known_facts(observed))
         if self._facts != stored:
             self._save()
+        self._recognised(self._facts)
 
     def learn(self, **facts: Any) -> None:
         """Something was observed; the file follows in the background."""
@@ -111,6 +120,10 @@ class KnownVersions:
                 log.debug("what was learnt about the CLI is not kept: %s", error.strerror)
 
 
+def known_facts(facts: VersionFacts) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(facts).items() if value is not None}
+
+
 def read_facts(folder: Path, version: str) -> VersionFacts:
     """What is written down about `version`; nothing where the file cannot be used."""
     try:
@@ -129,12 +142,8 @@ def write_facts(folder: Path, version: str, facts: VersionFacts) -> None:
     path = _file_of(folder, version)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{id(facts):x}")
-    draft.write_bytes(orjson.dumps(_known(facts), option=orjson.OPT_INDENT_2))
+    draft.write_bytes(orjson.dumps(known_facts(facts), option=orjson.OPT_INDENT_2))
     draft.replace(path)
-
-
-def _known(facts: VersionFacts) -> dict[str, Any]:
-    return {name: value for name, value in dataclasses.asdict(facts).items() if value is not None}
 
 
 def _fits(name: str, value: object) -> bool:

@@ -75,6 +75,7 @@ export function showNotices(place, health, failures) {
       place,
       health?.error && notice("bad", "No request can be served.", health.error.message),
       health?.agent.kind === "demo" && notice("warn", "Demo agent.", DEMO),
+      health?.warnings.map((words) => notice("bad", "Warning.", words)),
     );
 }
 

@@ -121,6 +121,18 @@ def test_a_background_shell_comes_back_at_once_and_notices_are_no_words(fake: Fa
     assert lines[-5]["tool_call"]["shellToolCall"]["args"]["isBackground"] is True
 
 
+def test_a_server_of_the_users_is_called_only_where_nobody_has_to_be_asked(
+    fake: FakeAgent, tmp_path: Path
+) -> None:
+    prompt = "[[own-server:notes find {}]][[say-result]]"
+    refused = call(fake, "cursor-agent", *RUN, prompt=prompt)
+    assert "rejected" in said(events(refused.stdout)[-2])
+    (tmp_path / ".cursor").mkdir(exist_ok=True)
+    (tmp_path / ".cursor" / "cli-config.json").write_text('{"approvalMode": "unrestricted"}')
+    # It gets as far as to look for the server, which is not there.
+    assert call(fake, "cursor-agent", *RUN, prompt=prompt).returncode != 0
+
+
 @pytest.mark.parametrize(("boots", "is_early"), [("before", True), ("after", False)])
 def test_it_boots_before_its_stdin_ends_or_once_it_has(
     fake: FakeAgent, boots: str, is_early: bool

@@ -164,6 +164,8 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
             "isolated": False,
         },
         "transcripts": "remove",
+        "version_facts": {},
+        "warnings": [],
     }
 
 

@@ -274,12 +274,14 @@ async def test_a_lost_sign_in_is_told_with_what_to_do_and_found_again(
         await expect(page.locator("#state")).to_contain_text("dev@example.com")
 
 
-async def test_that_warm_starts_do_not_help_is_told(start: Start, fake: FakeAgent) -> None:
+async def test_what_is_known_of_the_cli_is_told(start: Start, fake: FakeAgent) -> None:
     folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "versions"
-    write_facts(folder, "2026.09.18-fake", VersionFacts(boots_before_prompt=False))
+    facts = VersionFacts(boots_before_prompt=False, obeys_deny_list=False)
+    write_facts(folder, "2026.09.18-fake", facts)
     async with start(warm=1) as client, visiting(client) as visitor:
         await visitor.open()
         await expect(visitor.page.get_by_text("warm starts do not help")).to_be_visible()
+        await expect(visitor.page.get_by_text("disobeys the deny list")).to_be_visible()
 
 
 async def test_a_gateway_that_is_gone_is_told(start: Start) -> None:

@@ -1,0 +1,85 @@
+"""What is known of a version of the CLI is heeded from the start."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.agents.version_effects import relay_hold, warnings
+from cursor_gateway.agents.version_facts import VersionFacts, write_facts
+from cursor_gateway.settings import Settings
+from tests.conftest import Client, FakeAgent, Start, eventually
+from tests.http.dialogue import Dialogue
+
+
+def know(fake: FakeAgent, **facts: Any) -> None:
+    folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "versions"
+    write_facts(folder, "2026.09.18-fake", VersionFacts(**facts))
+
+
+async def health(client: Client) -> dict[str, Any]:
+    """Once the CLI has said which version it is."""
+    async with asyncio.timeout(15):
+        while True:
+            state = (await client.get("/health"))[1]
+            if state["agent"]["version"]:
+                return dict(state)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_version_that_does_not_fetch_the_relays_tools_gets_them_by_text_at_once(
+    start: Start, fake: FakeAgent
+) -> None:
+    know(fake, fetches_relay_tools=False)
+    async with start() as client:
+        tools = (await health(client))["tools"]
+        assert tools["channel"] == "text" and "doctor --live" in tools["reason"]
+        await Dialogue(client).say("[[text:hello]]")
+        (run,) = fake.runs()
+        assert "--approve-mcps" not in run["argv"]
+
+
+async def test_whoever_asks_for_the_relay_gets_it(start: Start, fake: FakeAgent) -> None:
+    know(fake, fetches_relay_tools=False)
+    async with start(tool_channel="relay") as client:
+        assert (await health(client))["tools"]["channel"] == "relay"
+        await Dialogue(client).say("[[text:hello]]")
+        assert "--approve-mcps" in fake.runs()[0]["argv"]
+
+
+async def test_a_call_is_answered_by_a_ticket_before_the_cli_gives_up(
+    start: Start, fake: FakeAgent
+) -> None:
+    know(fake, relay_gives_up_s=0.5)
+    async with start() as client:
+        await health(client)
+        talk = Dialogue(client)
+        await talk.say('[[relay:bash {"command": "ls"}]][[say-result]]')
+        await eventually(lambda: (fake.home / "waits").exists(), "there was no ticket")
+        assert (await talk.bring("a.txt"))["content"] == "a.txt"
+
+
+async def test_a_version_that_disobeys_is_warned_of(
+    start: Start, fake: FakeAgent, caplog: pytest.LogCaptureFixture
+) -> None:
+    know(fake, obeys_deny_list=False, calls_at_once=1)
+    async with start() as client:
+        state = await health(client)
+        (warning,) = state["warnings"]
+        assert "disobeys the deny list" in warning and "--isolate" in warning
+        assert warning in caplog.messages
+        assert state["version_facts"] == {"obeys_deny_list": False, "calls_at_once": 1}
+
+
+def test_isolated_agents_need_no_warning() -> None:
+    assert warnings(Settings(isolate=True), VersionFacts(obeys_deny_list=False)) == []
+
+
+def test_a_hold_that_was_set_is_kept() -> None:
+    impatient = VersionFacts(relay_gives_up_s=20.0)
+    assert relay_hold(Settings(), impatient) == 16.0
+    assert relay_hold(Settings(), VersionFacts(relay_gives_up_s=600.0)) == 50.0
+    assert relay_hold(Settings(relay_hold=30.0), impatient) == 30.0
