@@ -379,6 +379,7 @@ def test_a_healthy_machine_is_left_as_it_was(fake: FakeAgent) -> None:
     assert set(told) == {
         *("versions", "scratch", "agent", "agent-version", "sign-in", "models", "config-race"),
         *("port", "mcp", "strays", "clients", "probed", "state", "isolation"),
+        *("warm", "obedience", "hooks", "approval"),
     }
 
 
