@@ -60,10 +60,11 @@ def script(dice: random.Random, name: str) -> Script:
     words: list[str] = []
     steps += dice.choices(("[[deaf]]", "[[grandchild]]", "[[stranger]]", "[[no-usage]]"), k=2)
     for number in range(dice.randint(1, 6)):
+        has_acted = steps[-1].startswith(OWN_TOOLS)
         word = f"{name}.{number} é👍 "
         kind = dice.choices(("text", "bytewise", "cut"), (8, 1, 1))[0]
         steps.append(f"[[{kind}:{word}]]")
-        words.append(word)
+        words.append(f"\n\n{word}" if has_acted else word)
         steps.append(dice.choices(OTHER_THINGS, OTHER_WEIGHTS)[0])
     end, completes = dice.choices(ENDS, END_WEIGHTS)[0]
     return Script("".join((*steps, end)), "".join(words), completes)
@@ -73,6 +74,8 @@ OTHER_THINGS = (
     *("", "[[think:hm]]", "[[tool:read]]", "[[query:webFetch]]", "[[retry:]]"),
     *("[[noise:T: something]]", "[[flood:300000]]", "[[line:16000000]]"),
 )
+# After these another paragraph begins.
+OWN_TOOLS = ("[[tool:", "[[line:")
 OTHER_WEIGHTS = (40, 10, 10, 10, 10, 5, 5, 1)
 ENDS = (
     *(("", True), ("[[linger]]", True), ("[[unended-result]]", True), ("[[exit:1]]", False)),

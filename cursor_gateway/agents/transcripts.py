@@ -77,6 +77,12 @@ def _of_session(folders: Iterable[str], directory: str, session: str) -> Iterato
             yield f"{folder}/projects", name, "agent-transcripts", session
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder in the state folder, and that one too: `parents` would make it everybody's."""
+    for each in (folder.parent, folder):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def remove(traces: Iterable[Trace]) -> None:
     for folder, *names in traces:
         with suppress(OSError):
@@ -112,7 +118,7 @@ class Transcripts:
         if self._keep:
             return
         with suppress(OSError):
-            self._notes.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._notes)
             self._note = _noted(self._notes, root, self._folders)
         self.note(root)
 

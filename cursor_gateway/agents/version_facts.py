@@ -25,6 +25,8 @@ from typing import Any
 
 import orjson
 
+from cursor_gateway.agents.transcripts import make_private
+
 log = logging.getLogger(__name__)
 
 # A file of ours is a few hundred bytes; one that is longer is none of ours.
@@ -140,7 +142,7 @@ def read_facts(folder: Path, version: str) -> VersionFacts:
 def write_facts(folder: Path, version: str, facts: VersionFacts) -> None:
     """All or nothing: two gateways may write at the same time."""
     path = _file_of(folder, version)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     draft = path.with_name(f".{path.name}.{id(facts):x}")
     draft.write_bytes(orjson.dumps(known_facts(facts), option=orjson.OPT_INDENT_2))
     draft.replace(path)
