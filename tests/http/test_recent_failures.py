@@ -190,6 +190,14 @@ async def test_who_does_not_heed_the_header_is_told_otherwise(
     assert len(fake.runs()) == 1
 
 
+async def test_only_so_many_failures_are_remembered(
+    client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.recent_failures.MAX_ENTRIES", 2)
+    for prompt in ("[[exit:1]] one", "[[exit:1]] two", "[[exit:1]] three", "[[exit:1]] one"):
+        assert (await told(client, prompt))[1]["Retry-After"] == "5"
+
+
 async def test_what_is_remembered_is_not_the_conversation(client: Client) -> None:
     await told(client, DIES)
     await told(client, QUOTA)
