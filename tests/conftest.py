@@ -24,7 +24,7 @@ from cursor_gateway.settings_sources import load
 
 TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 40.0
 
 # A shell lets whatever it runs in the background ignore Ctrl-C, and so would all that is started
 # here, also what is to be ended by it.

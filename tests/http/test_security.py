@@ -503,7 +503,7 @@ async def test_no_secret_shows_on_any_path(
     fake.env["CURSOR_API_KEY"] = CANARIES["cursor"]
     secrets = " ".join((CANARIES["cursor"], KEY))
     refused: list[str] = []
-    async with start(api_key=KEY, debug=True, timing=True, first_event_timeout=1) as client:
+    async with start(api_key=KEY, debug=True, timing=True, first_event_timeout=3) as client:
         client.headers = {"x-api-key": KEY, "X-Strange": CANARIES["header"]}
 
         async def send(path: str, body: Any) -> str:
