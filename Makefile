@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries captures mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -14,6 +14,7 @@ help:
 	@echo "make coverage  branch coverage of the pure parts, which must be whole"
 	@echo "make coverage-all  branch coverage of everything, by all tests"
 	@echo "make clients   run real coding agents from npm against the gateway"
+	@echo "make failure-matrix  what real clients show of failures, as docs/clients/failures.md"
 	@echo "make captures  write what real clients print into docs/clients/ anew"
 	@echo "make mcp-servers  run real MCP servers from npm behind the bridge"
 	@echo "make scaling   two gateways behind a real HAProxy, one of which is killed or stopped"
@@ -93,12 +94,10 @@ $(CLIENTS)/.installed: Makefile
 	mkdir -p $(CLIENTS)
 	cd $(CLIENTS) && npm install --no-fund --no-audit --loglevel=error --no-save \
 		opencode-ai@1.18.33 @mariozechner/pi-coding-agent@0.73.1 droid@0.215.0 \
-		bun @oh-my-pi/pi-coding-agent@18.2.3 @anthropic-ai/claude-code@2.1.325 \
-		@openai/codex@0.166.0 @continuedev/cli@1.5.47 cline@3.0.65
+		bun@1.4.4 @oh-my-pi/pi-coding-agent@18.2.3 @anthropic-ai/claude-code@2.1.325 \
+		@openai/codex@0.166.0 @continuedev/cli@1.5.47 cline@3.0.65 \
+		@kilocode/cli@7.7.7 @qwen-code/qwen-code@0.24.4
 	@touch $@
-
-clients: $(VENV)/.installed-dev $(CLIENTS)/.installed
-	CLIENTS_DIR=$(CLIENTS) $(BIN)/python -m pytest -v tests/clients/real_programs.py
 
 # Libraries that call tools; `clients` runs them, too.
 clients: client-libraries
@@ -111,14 +110,32 @@ $(CLIENTS)/python/.installed: Makefile
 client-libraries: $(VENV)/.installed-dev $(CLIENTS)/python/.installed
 	CLIENTS_DIR=$(CLIENTS) $(LOOPBACK_ONLY) $(BIN)/python -m pytest -v tests/clients/real_libraries.py
 
-# aider is a Python program, with half a hundred dependencies of its own.
-$(CLIENTS)/aider/bin/aider: Makefile
+# Python programs, with half a hundred dependencies each.
+$(CLIENTS)/aider/.installed: Makefile
 	$(PYTHON) -m venv $(CLIENTS)/aider
 	$(CLIENTS)/aider/bin/pip install --quiet --disable-pip-version-check aider-chat==0.86.2
+	@touch $@
 
-captures: $(VENV)/.installed-dev $(CLIENTS)/.installed $(CLIENTS)/aider/bin/aider
-	ln -sf ../../aider/bin/aider $(CLIENTS)/node_modules/.bin/aider
-	CLIENTS_DIR=$(CLIENTS) $(BIN)/python -m pytest tests/clients/captures.py
+$(CLIENTS)/gptme/.installed: Makefile
+	$(PYTHON) -m venv $(CLIENTS)/gptme
+	$(CLIENTS)/gptme/bin/pip install --quiet --disable-pip-version-check gptme==0.35.1
+	@touch $@
+
+$(CLIENTS)/.all: $(CLIENTS)/.installed $(CLIENTS)/aider/.installed $(CLIENTS)/gptme/.installed
+	ln -sf ../../aider/bin/aider ../../gptme/bin/gptme $(CLIENTS)/node_modules/.bin/
+	@touch $@
+
+clients failure-matrix captures: export CLIENTS_DIR := $(CLIENTS)
+clients: $(VENV)/.installed-dev $(CLIENTS)/.all
+	$(BIN)/python -m pytest -v tests/clients/real_programs.py
+
+# `make failure-matrix MATRIX_CLIENTS=codex,pi MATRIX_FAILURES=usage-limit` measures these cells only.
+failure-matrix: $(VENV)/.installed-dev $(CLIENTS)/.all
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --tb=line tests/clients/failure_matrix.py; \
+	status=$$?; $(BIN)/python -m tests.clients.failure_table && exit $$status
+
+captures: $(VENV)/.installed-dev $(CLIENTS)/.all
+	$(BIN)/python -m pytest tests/clients/captures.py
 
 MCP_SERVERS := .mcp-servers
 $(MCP_SERVERS)/.installed: Makefile

@@ -17,6 +17,7 @@ trusted. Every start is recorded in `calls/` of `$FAKE_AGENT_DIR`, and files the
     models.txt     replaces the list of models
     version        its version
     habits.json    what the model does where there are no steps: patterns of prompts, and steps
+    always         what it does whatever it is asked, as steps
     no-mcp         a CLI without MCP
     no-waiting     it leaves where there is no prompt
     status-takes   the seconds that `status` takes
@@ -322,6 +323,8 @@ class Run:
 
     def steps(self) -> list[tuple[str, str]]:
         """What the last user turn with steps wants done, after so many answers of ours."""
+        if (HOME / "always").exists():
+            return STEP.findall((HOME / "always").read_text())
         turns = [turn for turn in USER_TURN.finditer(self.prompt) if STEP.search(turn[1])]
         # The instructions of real clients have double brackets of their own.
         script = turns[-1][1] if turns else INSTRUCTIONS.sub("", self.prompt)

@@ -339,3 +339,10 @@ def test_every_run_leaves_its_chat_and_its_transcript(
     assert [json.loads(line)["role"] for line in transcript.read_text().splitlines()] == [
         *("user", "assistant")
     ]
+
+
+def test_it_can_do_the_same_whatever_it_is_asked(fake: FakeAgent) -> None:
+    fake.put("always", "[[text:Not today.]]")
+    for prompt in ("Hello", "[[text:Hello]]"):
+        done = call(fake, "cursor-agent", *RUN, prompt=prompt)
+        assert events(done.stdout)[-1]["result"] == "Not today."

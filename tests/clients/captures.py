@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.clients import CLIENTS
-from tests.clients.real_programs import BIN, Desk, Program
+from tests.clients.programs import Desk, Program
 from tests.conftest import Client, FakeAgent
 
 PAGES = Path(__file__).parents[2] / "docs" / "clients"
@@ -81,7 +81,7 @@ SCENES = (
 async def test_the_page_shows_what_the_client_prints(
     scene: Scene, client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
-    program = Program(scene.client, "", (str(BIN / scene.words[0]), *scene.words[1:]), None)
+    program = Program(scene.client, scene.words)
     user = Desk(program, client.server.base_url, tmp_path / "home", tmp_path / "project")
     user.home.mkdir()
     user.project.mkdir()
@@ -106,7 +106,7 @@ async def test_the_page_shows_what_the_sdk_prints(
     fake.put("habits.json", json.dumps([["weather in Ulm", f"{calls}[[say-results]]"]]))
     program = tmp_path / "weather.py"
     program.write_text(source.replace("http://127.0.0.1:32124/v1", client.server.base_url))
-    user = Desk(Program("", "", (), None), "", tmp_path, tmp_path)
+    user = Desk(Program("", ()), "", tmp_path, tmp_path)
     printed = clean(await user.call(sys.executable, str(program)), user)
     write("openai-sdk.md", "python weather.py", printed)
 

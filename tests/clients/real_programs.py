@@ -6,123 +6,16 @@ Not part of `make test`: it downloads half a gigabyte. `CLIENTS_DIR` names the f
 
 from __future__ import annotations
 
-import asyncio
-import os
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.clients.programs import PROGRAMS, Program, desk
 from tests.conftest import Client, FakeAgent, Start
 
-BIN = Path(os.environ["CLIENTS_DIR"]).resolve() / "node_modules" / ".bin"
-SECONDS = 150.0
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """How a client is run, as its guide in docs/clients/ says, once `setup` has configured it."""
-
-    name: str
-    shell: str
-    argv: tuple[str, ...]
-    # Put before the prompt to go on with the last conversation; None where that needs a login.
-    resume: tuple[str, ...] | None
-    # What its shell tool calls the command.
-    argument: str = "command"
-
-
-PROGRAMS = (
-    Program(
-        "codex",
-        "exec_command",
-        (
-            *(str(BIN / "codex"), "exec", "--skip-git-repo-check"),
-            "--dangerously-bypass-approvals-and-sandbox",
-        ),
-        ("resume", "--last"),
-        argument="cmd",
-    ),
-    Program(
-        "claude-code",
-        "Bash",
-        (str(BIN / "claude"), "-p", "--dangerously-skip-permissions"),
-        ("-c",),
-    ),
-    Program("opencode", "bash", (str(BIN / "opencode"), "run"), ("-c",)),
-    Program(
-        "pi",
-        "bash",
-        (str(BIN / "pi"), "-p", "--provider", "cursor", "--model", "auto"),
-        ("-c",),
-    ),
-    Program(
-        "oh-my-pi",
-        "bash",
-        (str(BIN / "omp"), "-p", "--model", "cursor/auto", "--auto-approve"),
-        ("-c",),
-    ),
-    Program(
-        "droid",
-        "Execute",
-        (str(BIN / "droid"), "exec", "--skip-permissions-unsafe"),
-        None,
-    ),
-)
 # Of a provider that only the file has.
 NAMED_IN_FILE = ("--model", "cursor/auto")
-EVERY_PROGRAM = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-
-
-@dataclass(slots=True)
-class Desk:
-    """A user with a project, a configured client and a gateway."""
-
-    program: Program
-    url: str
-    home: Path
-    project: Path
-
-    async def run(self, prompt: str, *options: str, may_fail: bool = False) -> str:
-        return await self.call(*self.program.argv, *options, prompt, may_fail=may_fail)
-
-    async def setup(self, *words: str) -> str:
-        gateway = (sys.executable, "-m", "cursor_gateway", "setup", self.program.name)
-        return await self.call(*gateway, "--url", self.url, *words)
-
-    async def call(self, *argv: str, may_fail: bool = False) -> str:
-        """All that the client knows of the gateway is in its files."""
-        env = {
-            "HOME": str(self.home),
-            "PATH": f"{BIN}:{os.environ['PATH']}",
-            "OPENCODE_DISABLE_MODELS_FETCH": "1",
-            "IS_SANDBOX": "1",
-            "TERM": "dumb",
-            "LANG": "C.UTF-8",
-        }
-        process = await asyncio.create_subprocess_exec(
-            *argv, env=env, cwd=self.project,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
-        try:
-            async with asyncio.timeout(SECONDS):
-                output, _ = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        assert may_fail or process.returncode == 0, output.decode()
-        return output.decode()
-
-
-async def desk(program: Program, client: Client, tmp_path: Path) -> Desk:
-    user = Desk(program, client.server.base_url, tmp_path / "home", tmp_path / "project")
-    user.home.mkdir()
-    user.project.mkdir()
-    await user.setup("--write")
-    return user
+EVERY_PROGRAM = pytest.mark.parametrize("program", PROGRAMS[:6], ids=lambda program: program.name)
 
 
 def call(program: Program, command: str) -> str:
