@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,15 +132,15 @@ def _wants_its_key(base_url: str, settings: Settings, config_file: Path | None) 
 def _act(
     client: Client, target: Target, action: str | None, args: tuple[str, ...], as_json: bool
 ) -> None:
-    from cursor_gateway.setup import launch, plan
+    from cursor_gateway.setup import launch, plans
 
     if action == "launch":
         sys.exit(launch(client, target, os.environ, args))
-    change = plan(client, target, os.environ)
+    changes = plans(client, target, os.environ)
     if action == "write":
-        _write(change, target, as_json)
+        _write(client, changes, target, as_json)
     else:
-        _show(change, target, as_json)
+        _show(client, changes, target, as_json)
 
 
 def _target(client: Client, base_url: str, chosen: tuple[str, ...], settings: Settings) -> Target:
@@ -221,7 +222,7 @@ def _overview(base_url: str, settings: Settings, as_json: bool) -> None:
 
 def _offer(installed: list[str], base_url: str, settings: Settings) -> None:
     from cursor_gateway.clients import CLIENTS
-    from cursor_gateway.setup import plan
+    from cursor_gateway.setup import plans
 
     if not (installed and sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo("\ncursor-gateway setup CLIENT shows what it would set in its file.")
@@ -230,53 +231,66 @@ def _offer(installed: list[str], base_url: str, settings: Settings) -> None:
     if name == "none":
         return
     target = _target(CLIENTS[name], base_url, (), settings)
-    change = plan(CLIENTS[name], target, os.environ)
-    _show(change, target, as_json=False)
-    if not change.is_done and click.confirm("Write it"):
-        _write(change, target, as_json=False)
+    changes = plans(CLIENTS[name], target, os.environ)
+    _show(CLIENTS[name], changes, target, as_json=False)
+    if not _are_done(changes) and click.confirm("Write it"):
+        _write(CLIENTS[name], changes, target, as_json=False)
 
 
-def _show(change: Plan, target: Target, as_json: bool) -> None:
-    diff = _diff(change, target.key)
+def _are_done(changes: Sequence[Plan]) -> bool:
+    return all(change.is_done for change in changes)
+
+
+def _show(client: Client, changes: Sequence[Plan], target: Target, as_json: bool) -> None:
+    diff = [line for change in changes for line in _diff(change, target.key)]
+    paths = [change.path for change in changes]
     if as_json:
-        print_json(_facts(change) | {"done": change.is_done, "diff": "\n".join(diff)})
-    elif change.is_done:
-        click.echo(f"{change.client.title} points to {target.base_url} already ({change.path}).")
+        seen = {"done": _are_done(changes), "diff": "\n".join(diff)}
+        print_json(_facts(client, paths) | seen)
+    elif _are_done(changes):
+        click.echo(f"{client.title} points to {target.base_url} already ({_named(paths)}).")
     else:
         _print_diff(diff)
-        command = f"cursor-gateway setup {change.client.name}"
+        command = f"cursor-gateway setup {client.name}"
         click.echo(f"\nNothing was written. `{command} --write` does it.", err=True)
 
 
-def _write(change: Plan, target: Target, as_json: bool) -> None:
+def _write(client: Client, changes: Sequence[Plan], target: Target, as_json: bool) -> None:
     from cursor_gateway.setup import write
 
-    backup = None if change.is_done else write(change, os.environ)
-    kept = str(backup) if backup and change.original is not None else None
+    if _are_done(changes) and not as_json:
+        _show(client, changes, target, as_json=False)
+        return
+    written = {change: write(change, os.environ) for change in changes if not change.is_done}
+    backups = [backup for change, backup in written.items() if change.original is not None]
+    paths = [change.path for change in changes]
     if as_json:
-        print_json(_facts(change) | {"written": backup is not None, "backup": kept})
+        kept = str(backups[0]) if backups else None
+        print_json(_facts(client, paths) | {"written": bool(written), "backup": kept})
         return
-    if backup is None:
-        _show(change, target, as_json=False)
-        return
-    click.echo(f"{change.client.title} now uses {target.base_url} ({change.path}).")
-    click.echo(f"Try: {change.client.example}")
-    back = f"`cursor-gateway setup {change.client.name} --undo` goes back"
-    click.echo(f"{back} to {kept}." if kept else f"{back}.")
+    click.echo(f"{client.title} now uses {target.base_url} ({_named(paths)}).")
+    click.echo(f"Try: {client.example}")
+    back = f"`cursor-gateway setup {client.name} --undo` goes back"
+    click.echo(f"{back} to {_named(backups)}." if backups else f"{back}.")
 
 
 def _undo(client: Client, as_json: bool) -> None:
-    from cursor_gateway.setup import undo
+    from cursor_gateway.setup import undo_all
 
-    path = undo(client, os.environ)
+    paths = undo_all(client, os.environ)
     if as_json:
-        print_json({"client": client.name, "file": str(path), "undone": True})
+        print_json(_facts(client, paths) | {"undone": True})
     else:
-        click.echo(f"{client.title} is as it was ({path}).")
+        click.echo(f"{client.title} is as it was ({_named(paths)}).")
 
 
-def _facts(change: Plan) -> dict[str, Any]:
-    return {"client": change.client.name, "file": str(change.path)}
+def _named(paths: Sequence[Path]) -> str:
+    return " and ".join(map(str, paths))
+
+
+def _facts(client: Client, paths: Sequence[Path]) -> dict[str, Any]:
+    """The first file is the one that names the gateway."""
+    return {"client": client.name, "file": str(paths[0]), "files": [str(path) for path in paths]}
 
 
 def _diff(change: Plan, key: str) -> list[str]:

@@ -18,6 +18,9 @@ NO_KEY = "-"
 KEY_VARIABLE = "CURSOR_GATEWAY_API_KEY"
 # Where the key itself must not stand; no client takes it for a key that works.
 KEY_PLACEHOLDER = "YOUR-GATEWAY-KEY"
+# The name of our provider in every client's configuration. None of them has it built in: oh-my-pi
+# (18.2.3) has a provider `cursor`, and sends what is asked of that to Cursor's own servers.
+PROVIDER = "cursor-gateway"
 # Put in the place of the file that a start without any change to the user's files needs.
 FILE = "{file}"
 
@@ -48,15 +51,23 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ConfigFile:
+    """A file of a client, and what to set in it."""
+
+    # By which its change is remembered.
     name: str
+    # Of the client.
     title: str
+    config: Callable[[Env], Path]
+    wanted: Callable[[Target], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Client(ConfigFile):
     page: str
     tried_with: str
     # What its program is called; found on PATH, it is installed.
     program: str
-    config: Callable[[Env], Path]
-    wanted: Callable[[Target], dict[str, Any]]
     # Where in its configuration the base URL stands; a list is searched for the entry that has it.
     address: tuple[str, ...]
     # Where the key stands, beside that.
@@ -69,6 +80,8 @@ class Client:
     has_v1: bool = True
     # Whether its configuration has to name every model.
     lists_models: bool = False
+    # Where one file cannot say it all.
+    second_file: ConfigFile | None = None
 
     def installed(self, env: Env) -> str | None:
         return shutil.which(self.program, path=env.get("PATH", ""))

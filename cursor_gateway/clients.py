@@ -11,7 +11,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cursor_gateway.client import FILE, KEY_VARIABLE, NO_KEY, Client, Env, Launch, Target
+from cursor_gateway.client import (
+    FILE,
+    KEY_VARIABLE,
+    NO_KEY,
+    PROVIDER,
+    Client,
+    ConfigFile,
+    Env,
+    Launch,
+    Target,
+)
 from cursor_gateway.config_files.edits import IfMissing
 
 # Cursor does not tell the sizes of its models; these fit all that it had when this was written.
@@ -49,7 +59,7 @@ def _opencode(target: Target) -> dict[str, Any]:
     limit = {"context": _CONTEXT, "output": _OUTPUT}
     return {
         "provider": {
-            "cursor": {
+            PROVIDER: {
                 "npm": "@ai-sdk/openai-compatible",
                 "name": "Cursor",
                 "options": {"baseURL": target.base_url, "apiKey": target.key},
@@ -59,18 +69,21 @@ def _opencode(target: Target) -> dict[str, Any]:
                 },
             }
         },
-        "model": f"cursor/{target.model}",
-        "small_model": f"cursor/{target.model}",
+        "model": f"{PROVIDER}/{target.model}",
+        "small_model": f"{PROVIDER}/{target.model}",
     }
 
 
-def _omp_config(env: Env) -> Path:
-    if named := env.get("PI_CODING_AGENT_DIR"):
-        folder = Path(named)
-    else:
-        folder = _home(env) / (env.get("PI_CONFIG_DIR") or ".omp") / "agent"
-    names = ("models.yml", "models.yaml")
-    return _first_existing([folder / name for name in names], folder / names[0])
+def _omp_file(name: str) -> Callable[[Env], Path]:
+    def path(env: Env) -> Path:
+        if named := env.get("PI_CODING_AGENT_DIR"):
+            folder = Path(named)
+        else:
+            folder = _home(env) / (env.get("PI_CONFIG_DIR") or ".omp") / "agent"
+        files = [folder / f"{name}.yml", folder / f"{name}.yaml"]
+        return _first_existing(files, files[0])
+
+    return path
 
 
 def _omp(target: Target) -> dict[str, Any]:
@@ -80,7 +93,13 @@ def _omp(target: Target) -> dict[str, Any]:
         "api": "openai-completions",
         "discovery": {"type": "openai-models-list"},
     }
-    return {"providers": {"cursor": provider}}
+    return {"providers": {PROVIDER: provider}}
+
+
+def _omp_roles(target: Target) -> dict[str, Any]:
+    """Without these it takes a model of whichever provider it finds a key for."""
+    model = f"{PROVIDER}/{target.model}"
+    return {"modelRoles": {"default": model, "smol": model, "slow": model}}
 
 
 def _pi(target: Target) -> dict[str, Any]:
@@ -90,7 +109,7 @@ def _pi(target: Target) -> dict[str, Any]:
         "api": "openai-completions",
         "models": [{"id": model.id, "name": model.name} for model in target.models],
     }
-    return {"providers": {"cursor": provider}}
+    return {"providers": {PROVIDER: provider}}
 
 
 def _droid_config(env: Env) -> Path:
@@ -101,7 +120,7 @@ def _droid(target: Target) -> dict[str, Any]:
     models = [
         {
             "model": model.id,
-            "id": f"custom:cursor-{model.id}",
+            "id": f"custom:{PROVIDER}-{model.id}",
             "displayName": f"Cursor {model.name}",
             "baseUrl": target.base_url,
             "apiKey": target.key,
@@ -110,7 +129,7 @@ def _droid(target: Target) -> dict[str, Any]:
         }
         for model in target.models
     ]
-    default = {"model": f"custom:cursor-{target.model}"}
+    default = {"model": f"custom:{PROVIDER}-{target.model}"}
     return {"customModels": models, "sessionDefaultSettings": default}
 
 
@@ -124,8 +143,8 @@ def _codex(target: Target) -> dict[str, Any]:
         provider["http_headers"] = {"x-api-key": target.key}
     return {
         "model": target.model,
-        "model_provider": "cursor",
-        "model_providers": {"cursor": provider},
+        "model_provider": PROVIDER,
+        "model_providers": {PROVIDER: provider},
     }
 
 
@@ -136,8 +155,8 @@ def _codex_launch(target: Target) -> Launch:
         provider += f',env_http_headers={{"x-api-key"="{KEY_VARIABLE}"}}'
     settings = (
         f"model={json.dumps(target.model)}",
-        'model_provider="cursor"',
-        f"model_providers.cursor={{{provider}}}",
+        f'model_provider="{PROVIDER}"',
+        f"model_providers.{PROVIDER}={{{provider}}}",
     )
     args = tuple(word for setting in settings for word in ("-c", setting))
     return Launch(args, {KEY_VARIABLE: target.key})
@@ -224,7 +243,7 @@ CLIENTS: Mapping[str, Client] = {
             program="opencode",
             config=_opencode_config,
             wanted=_opencode,
-            address=("provider", "cursor", "options", "baseURL"),
+            address=("provider", PROVIDER, "options", "baseURL"),
             key=("apiKey",),
             launch=lambda target: Launch(
                 env={"OPENCODE_CONFIG_CONTENT": json.dumps(_opencode(target))}
@@ -238,16 +257,17 @@ CLIENTS: Mapping[str, Client] = {
             page="oh-my-pi.md",
             tried_with="18.2.3",
             program="omp",
-            config=_omp_config,
+            config=_omp_file("models"),
             wanted=_omp,
-            address=("providers", "cursor", "baseUrl"),
+            address=("providers", PROVIDER, "baseUrl"),
             key=("apiKey",),
             # The one provider whose address it takes from the environment.
             launch=lambda target: Launch(
                 ("--model", f"lm-studio/{target.model}"),
                 {"LM_STUDIO_BASE_URL": target.base_url, "LM_STUDIO_API_KEY": target.key},
             ),
-            example='omp -p --model cursor/auto "Rename the function"',
+            example='omp -p "Rename the function"',
+            second_file=ConfigFile("oh-my-pi-roles", "oh-my-pi", _omp_file("config"), _omp_roles),
         ),
         Client(
             name="droid",
@@ -271,7 +291,7 @@ CLIENTS: Mapping[str, Client] = {
             program="codex",
             config=_below("CODEX_HOME", ".codex", "config.toml"),
             wanted=_codex,
-            address=("model_providers", "cursor", "base_url"),
+            address=("model_providers", PROVIDER, "base_url"),
             key=("http_headers", "x-api-key"),
             launch=_codex_launch,
             example='codex exec "Rename the function"',
@@ -338,10 +358,10 @@ CLIENTS: Mapping[str, Client] = {
             program="pi",
             config=_below("PI_CODING_AGENT_DIR", ".pi/agent", "models.json"),
             wanted=_pi,
-            address=("providers", "cursor", "baseUrl"),
+            address=("providers", PROVIDER, "baseUrl"),
             key=("apiKey",),
             launch=None,
-            example='pi -p --provider cursor --model auto "Rename the function"',
+            example=f'pi -p --provider {PROVIDER} --model auto "Rename the function"',
             lists_models=True,
         ),
     )

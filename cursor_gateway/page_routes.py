@@ -105,6 +105,17 @@ def _set_up(client: Client, target: Target, env: Env) -> dict[str, Any]:
         "points": points(client, target.base_url, env),
         "file": str(file),
         "content": format_of(file.name).merged("", client.wanted(target)),
+        "second_file": _second(client, target, env),
         "example": client.example,
         "can_launch": client.launch is not None,
     }
+
+
+def _second(client: Client, target: Target, env: Env) -> dict[str, str] | None:
+    from cursor_gateway.config_files import format_of
+
+    if client.second_file is None:
+        return None
+    file = client.second_file.config(env)
+    content = format_of(file.name).merged("", client.second_file.wanted(target))
+    return {"file": str(file), "content": content}

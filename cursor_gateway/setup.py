@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from cursor_gateway.client import FILE, NO_KEY, Client, Env, Target
+from cursor_gateway.client import FILE, NO_KEY, Client, ConfigFile, Env, Target
 from cursor_gateway.config_files import Unreadable, format_of
 from cursor_gateway.core.models import AUTO, Model
 from cursor_gateway.errors import InvalidApiKey, ModelNotFound
@@ -45,7 +45,7 @@ class KeyRefused(SetupError):
 class Plan:
     """A change of one file. `before` is None where there is no file yet."""
 
-    client: Client
+    file: ConfigFile
     path: Path
     before: bytes | None
     after: bytes
@@ -66,11 +66,20 @@ class Kept:
     written: bytes
 
 
-def plan(client: Client, target: Target, env: Env) -> Plan:
-    path = client.config(env)
+def files_of(client: Client) -> tuple[ConfigFile, ...]:
+    return (client, client.second_file) if client.second_file else (client,)
+
+
+def plans(client: Client, target: Target, env: Env) -> tuple[Plan, ...]:
+    """One for each of its files; nothing is written before all of them are known."""
+    return tuple(plan(file, target, env) for file in files_of(client))
+
+
+def plan(file: ConfigFile, target: Target, env: Env) -> Plan:
+    path = file.config(env)
     before = _read(path)
-    kept = _remembered(client, env)
-    merged, wanted = format_of(path.name).merged, client.wanted(target)
+    kept = _remembered(file, env)
+    merged, wanted = format_of(path.name).merged, file.wanted(target)
     try:
         original = _undone(kept, before) if kept and kept.path == path else before
         after = merged(_text(path, original or b""), wanted)
@@ -79,17 +88,16 @@ def plan(client: Client, target: Target, env: Env) -> Plan:
         raise SetupError(f"{path} cannot be changed: {error}. Nothing was written.") from None
     if not is_safe:
         raise SetupError(f"{path} is written in a way that cannot be changed safely.")
-    return Plan(client, path, before, _bytes(after, original), original)
+    return Plan(file, path, before, _bytes(after, original), original)
 
 
 def write(change: Plan, env: Env) -> Path:
     """Keep the file as it is, then change it. Returns where it is kept."""
-    folder = _folder(change.client, env)
-    kept = _remembered(change.client, env)
+    folder = _folder(change.file, env)
+    kept = _remembered(change.file, env)
     if kept is not None and kept.path != change.path:
         raise SetupError(
-            f"{change.client.title} is set up in {kept.path} already. "
-            f"Undo that first: `cursor-gateway setup {change.client.name} --undo`."
+            f"{change.file.title} is set up in {kept.path} already. Undo that first, with `--undo`."
         )
     _remember(folder, Kept(change.path, change.original, change.after))
     try:
@@ -103,16 +111,23 @@ def write(change: Plan, env: Env) -> Path:
     return folder / "before"
 
 
-def undo(client: Client, env: Env) -> Path:
-    """Give the file back as it was before the first change. Returns its path."""
-    kept = _remembered(client, env)
-    if kept is None:
+def undo_all(client: Client, env: Env) -> tuple[Path, ...]:
+    """Give its files back as they were before the first change. Returns their paths."""
+    if not is_set_up(client, env):
         raise SetupError(f"{client.title} was not set up by `cursor-gateway setup --write`.")
+    # The first one last: as long as it is remembered, this can be tried again.
+    undone = [undo(file, env) for file in reversed(files_of(client)) if is_set_up(file, env)]
+    return tuple(reversed(undone))
+
+
+def undo(file: ConfigFile, env: Env) -> Path:
+    kept = _remembered(file, env)
+    assert kept is not None
     now = _read(kept.path)
     try:
         before = _undone(kept, now)
     except Unreadable as error:
-        copy = _folder(client, env) / "before"
+        copy = _folder(file, env) / "before"
         raise SetupError(
             f"{kept.path} was changed since and cannot be read: {error}. It was {copy}."
         ) from None
@@ -121,13 +136,13 @@ def undo(client: Client, env: Env) -> Path:
         kept.path.resolve().unlink(missing_ok=True)
     elif before != now:
         _replace(kept.path, before)
-    shutil.rmtree(_folder(client, env))
+    shutil.rmtree(_folder(file, env))
     return kept.path
 
 
-def is_set_up(client: Client, env: Env) -> bool:
+def is_set_up(file: ConfigFile, env: Env) -> bool:
     """Whether `write` has set it up, and nobody has undone that."""
-    return (_folder(client, env) / "change.json").exists()
+    return (_folder(file, env) / "change.json").exists()
 
 
 def points(client: Client, base_url: str, env: Env) -> Pointing:
@@ -249,8 +264,8 @@ def _undone(kept: Kept, now: bytes | None) -> bytes | None:
     return _bytes(form.restored(_text(kept.path, now), before, written), now)
 
 
-def _remembered(client: Client, env: Env) -> Kept | None:
-    folder = _folder(client, env)
+def _remembered(file: ConfigFile, env: Env) -> Kept | None:
+    folder = _folder(file, env)
     try:
         path = Path(json.loads((folder / "change.json").read_text())["path"])
         return Kept(path, _read(folder / "before"), (folder / "written").read_bytes())
@@ -271,8 +286,8 @@ def _remember(folder: Path, kept: Kept) -> None:
     _replace(folder / "change.json", json.dumps({"path": str(kept.path)}).encode())
 
 
-def _folder(client: Client, env: Env) -> Path:
-    return state_folder(env) / "setup" / client.name
+def _folder(file: ConfigFile, env: Env) -> Path:
+    return state_folder(env) / "setup" / file.name
 
 
 def _read(path: Path) -> bytes | None:

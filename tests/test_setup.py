@@ -10,17 +10,18 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cursor_gateway.client import Client, Target
+from cursor_gateway.client import PROVIDER, Client, Target
 from cursor_gateway.clients import CLIENTS
 from cursor_gateway.config_files import format_of
 from cursor_gateway.config_files.edits import plain
 from cursor_gateway.core.models import Model
-from cursor_gateway.setup import configured_key, plan, points, undo, write
+from cursor_gateway.setup import configured_key, files_of, plan, points, undo, write
 from tests.conftest import FakeAgent
 from tests.http.test_life import gateway_process
 from tests.test_cli import run
@@ -92,7 +93,7 @@ def test_a_file_that_was_not_there_is_gone_after_undo(fake: FakeAgent, client: C
     target = Target(URL, (Model("auto", "auto"), Model("composer-2.5", "composer-2.5")))
     assert format_of(path.name).read(path.read_text()) == plain(client.wanted(target))
     ok(run(fake, "setup", client.name, "--undo"))
-    assert not path.exists()
+    assert not any(file.config(fake.env).exists() for file in files_of(client))
 
 
 @EVERY_CLIENT
@@ -103,6 +104,79 @@ def test_undo_after_a_second_write_goes_back_to_the_first_file(
     ok(run(fake, "setup", client.name, "--write", "--model", "auto"))
     ok(run(fake, "setup", client.name, "--write", "--model", "gpt-5", "--url", f"{URL[:-4]}9/v1"))
     assert points(client, URL, fake.env) == "elsewhere"
+    ok(run(fake, "setup", client.name, "--undo"))
+    assert path.read_bytes() == golden(client)
+
+
+ROLES = """\
+theme: dark  # easier at night
+modelRoles:
+  default: anthropic/claude-sonnet-4-5
+  vision: google/gemini-3.1-pro
+"""
+
+
+def test_oh_my_pi_asks_the_gateway_unless_told_otherwise(fake: FakeAgent) -> None:
+    """Its default stands in a file of its own; the roles that we do not set stay the user's."""
+    models, roles = (file.config(fake.env) for file in files_of(CLIENTS["oh-my-pi"]))
+    roles.parent.mkdir(parents=True)
+    roles.write_text(ROLES)
+    shown = ok(run(fake, "setup", "oh-my-pi", "--model", "gpt-5"))
+    assert "+++ " + str(models) in shown and "+++ " + str(roles) in shown
+    said = ok(run(fake, "setup", "oh-my-pi", "--write", "--model", "gpt-5"))
+    assert f"({models} and {roles})" in said
+    ours = dict.fromkeys(("default", "smol", "slow"), f"{PROVIDER}/gpt-5")
+    now = format_of(roles.name).read(roles.read_text())
+    assert now == {"theme": "dark", "modelRoles": ours | {"vision": "google/gemini-3.1-pro"}}
+    assert "# easier at night" in roles.read_text()
+    assert f"({models} and {roles})" in ok(run(fake, "setup", "oh-my-pi", "--undo"))
+    assert roles.read_text() == ROLES and not models.exists()
+
+
+def test_a_second_file_that_cannot_be_changed_leaves_the_first_alone(fake: FakeAgent) -> None:
+    models, roles = (file.config(fake.env) for file in files_of(CLIENTS["oh-my-pi"]))
+    roles.parent.mkdir(parents=True)
+    roles.write_text("modelRoles: {")
+    done = run(fake, "setup", "oh-my-pi", "--write")
+    assert done.returncode == 1 and f"{roles} cannot be changed" in done.stderr
+    assert not models.exists() and roles.read_text() == "modelRoles: {"
+
+
+def provider_names(config: Any) -> set[str]:
+    """What the providers, and the models of the providers, are called in a configuration."""
+    if isinstance(config, dict):
+        below = set().union(*map(provider_names, config.values()))
+        places = [config.get(name) for name in ("provider", "providers", "model_providers")]
+        return below | {name for place in places if isinstance(place, dict) for name in place}
+    if isinstance(config, list):
+        return set().union(*map(provider_names, config))
+    found = re.match(r"(?:custom:)?(cursor[\w-]*?)[-/]auto$", str(config))
+    return {found[1]} if found else set()
+
+
+@EVERY_CLIENT
+def test_our_provider_has_one_name_that_no_client_has_built_in(client: Client) -> None:
+    """oh-my-pi has a `cursor` of its own, which leads to Cursor's servers. aider, Claude Code,
+    Continue and Cline know no providers but their own, and are given the address of one of them."""
+    target = Target(URL, (Model("auto", "Auto"),))
+    names = [provider_names(plain(file.wanted(target))) for file in files_of(client)]
+    own = {"cline": {"openai-compatible"}, "aider": set(), "continue": set(), "claude-code": set()}
+    assert all(found == own.get(client.name, {PROVIDER}) for found in names)
+
+
+@EVERY_CLIENT
+def test_a_provider_that_had_another_name_does_not_stay_behind(
+    fake: FakeAgent, client: Client
+) -> None:
+    def as_it_was(target: Target) -> dict[str, Any]:
+        config = json.dumps(plain(client.wanted(target)))
+        return dict(json.loads(config.replace(PROVIDER, "cursor")))
+
+    path = given(client, fake)
+    target = Target(URL, (Model("auto", "auto"), Model("composer-2.5", "composer-2.5")))
+    write(plan(replace(client, wanted=as_it_was), target, fake.env), fake.env)
+    ok(run(fake, "setup", client.name, "--write", *CHOICE))
+    assert path.read_bytes() == golden(client, ".after")
     ok(run(fake, "setup", client.name, "--undo"))
     assert path.read_bytes() == golden(client)
 
@@ -324,7 +398,7 @@ def test_without_a_gateway_the_agent_names_the_models(fake: FakeAgent) -> None:
     assert "composer-2.5-fast" in ok(run(fake, "setup", "droid"))
     fake.sign_out()
     done = run(fake, "setup", "droid")
-    assert "custom:cursor-auto" in ok(done) and "cursor-gateway login" in done.stderr
+    assert "custom:cursor-gateway-auto" in ok(done) and "cursor-gateway login" in done.stderr
 
 
 @EVERY_CLIENT
@@ -395,7 +469,9 @@ def test_alone_in_a_terminal_it_offers_what_is_installed(fake: FakeAgent) -> Non
 def test_the_clients_page_shows_what_is_set(client: Client) -> None:
     page = (DOCS / client.page).read_text()
     suffix = client.config({"HOME": "/"}).suffix.lstrip(".").replace("yml", "yaml")
-    shown = re.findall(rf"```{suffix}\n(.*?)```", page, re.DOTALL)[0]
+    shown = re.findall(rf"```{suffix}\n(.*?)```", page, re.DOTALL)
     target = Target(URL, (Model("auto", "Auto"),))
-    assert format_of(f"x.{suffix}").read(shown) == plain(client.wanted(target))
+    assert len(shown) >= len(files_of(client))
+    for file, block in zip(files_of(client), shown, strict=False):
+        assert format_of(f"x.{suffix}").read(block) == plain(file.wanted(target))
     assert f"cursor-gateway setup {client.name} --write" in page and client.example in page

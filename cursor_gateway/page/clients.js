@@ -75,6 +75,10 @@ const cardWith = (key) => (each, at) => {
       el("h3", "By hand"),
       el("p", "In ", el("code.path", each.file)),
       snippet(`the configuration of ${each.title}`, each.content),
+      each.second_file && [
+        el("p", "And in ", el("code.path", each.second_file.file)),
+        snippet(`the second file of ${each.title}`, each.second_file.content),
+      ],
       hasKey && el("p", prose(`Put the gateway's key in place of \`${key}\`.`)),
       el("p", "Then try:"),
       snippet(`an example for ${each.title}`, each.example),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway.client import PROVIDER
 from cursor_gateway.clients import CLIENTS
 from tests.clients.programs import Desk, Program
 from tests.conftest import Client, FakeAgent
@@ -47,11 +48,7 @@ class Scene:
 
 SCENES = (
     Scene("opencode", ("opencode", "run"), LOWER_BASH),
-    Scene(
-        "oh-my-pi",
-        ("omp", "-p", "--model", "cursor/auto", "--auto-approve"),
-        LOWER_BASH,
-    ),
+    Scene("oh-my-pi", ("omp", "-p", "--auto-approve"), LOWER_BASH),
     Scene("droid", ("droid", "exec"), 'relay:Read {"file_path": "{project}/notes.txt"}'),
     Scene(
         "codex",
@@ -70,7 +67,7 @@ SCENES = (
     Scene("cline", ("cline", "--auto-approve", "true")),
     Scene(
         "pi",
-        ("pi", "-p", "--provider", "cursor", "--model", "auto"),
+        ("pi", "-p", "--provider", PROVIDER, "--model", "auto"),
         LOWER_BASH,
     ),
 )

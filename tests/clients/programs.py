@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cursor_gateway.client import NO_KEY, Target
+from cursor_gateway.client import NO_KEY, PROVIDER, Target
 from cursor_gateway.clients import CLIENTS
 from cursor_gateway.core.models import AUTO, Model
 from tests.conftest import Client
@@ -156,10 +156,10 @@ PROGRAMS = (
         "claude-code", ("claude", "-p", "--dangerously-skip-permissions"), "Bash", resume=("-c",)
     ),
     Program("opencode", ("opencode", "run"), "bash", resume=("-c",)),
-    Program("pi", ("pi", "-p", "--provider", "cursor", "--model", "auto"), "bash", resume=("-c",)),
+    Program("pi", ("pi", "-p", "--provider", PROVIDER, "--model", "auto"), "bash", resume=("-c",)),
     Program(
         "oh-my-pi",
-        ("omp", "-p", "--model", "cursor/auto", "--auto-approve"),
+        ("omp", "-p", "--auto-approve"),
         "bash",
         resume=("-c",),
     ),

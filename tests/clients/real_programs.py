@@ -13,8 +13,6 @@ import pytest
 from tests.clients.programs import PROGRAMS, Program, desk
 from tests.conftest import Client, FakeAgent, Start
 
-# Of a provider that only the file has.
-NAMED_IN_FILE = ("--model", "cursor/auto")
 EVERY_PROGRAM = pytest.mark.parametrize("program", PROGRAMS[:6], ids=lambda program: program.name)
 
 
@@ -39,10 +37,8 @@ async def test_a_launched_client_answers_without_any_file_of_ours(
         pytest.skip("it reads its provider from a file only")
     user = await desk(program, client, tmp_path)
     await user.setup("--undo")
-    words = [word for word in program.argv[1:] if word not in NAMED_IN_FILE]
-    output = await user.setup(
-        "--launch", "--", *words, "[[text:The answer is ]][[text:forty-two.]]"
-    )
+    prompt = "[[text:The answer is ]][[text:forty-two.]]"
+    output = await user.setup("--launch", "--", *program.argv[1:], prompt)
     assert "forty-two." in output
 
 
