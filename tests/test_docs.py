@@ -144,7 +144,9 @@ def gateway_commands(page: Path) -> Iterator[list[str]]:
     """Every `cursor-gateway …` in the shell blocks of a page, as words."""
     for block in SHELL.findall(page.read_text()):
         for line in block.replace("\\\n", " ").splitlines():
-            for found in re.findall(r"\bcursor-gateway [^;&|>)\n]*", line.split(" #")[0]):
+            # It is also what our provider is called.
+            found_here = r"(?<!--provider )\bcursor-gateway [^;&|>)\n]*"
+            for found in re.findall(found_here, line.split(" #")[0]):
                 yield shlex.split(found)
 
 

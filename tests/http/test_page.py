@@ -279,7 +279,10 @@ async def test_each_client_has_its_set_up_for_the_address_that_was_asked(
         assert body["key"] == "YOUR-GATEWAY-KEY" and body["key"] in each["content"]
         assert "CURSOR_GATEWAY_API_KEY" not in each["content"]
     opencode = json.loads(body["data"][0]["content"])
-    assert "composer-2.5-fast" in opencode["provider"]["cursor"]["models"]
+    assert "composer-2.5-fast" in opencode["provider"]["cursor-gateway"]["models"]
+    seconds = {each["name"]: each["second_file"] for each in body["data"]}
+    assert "default: cursor-gateway/auto" in seconds["oh-my-pi"]["content"]
+    assert seconds["oh-my-pi"]["file"].endswith("/config.yml") and seconds["codex"] is None
 
 
 async def test_the_set_up_is_there_while_nobody_is_signed_in(start: Start, fake: FakeAgent) -> None:
