@@ -126,12 +126,14 @@ $(CLIENTS)/.all: $(CLIENTS)/.installed $(CLIENTS)/aider/.installed $(CLIENTS)/gp
 	@touch $@
 
 clients failure-matrix captures: export CLIENTS_DIR := $(CLIENTS)
+# Where no other machine exists: whoever tries to reach one is found out.
+LOOPBACK_ONLY := $(BIN)/python -m tests.clients.loopback_only
 clients: $(VENV)/.installed-dev $(CLIENTS)/.all
-	$(BIN)/python -m pytest -v tests/clients/real_programs.py
+	$(LOOPBACK_ONLY) $(BIN)/python -m pytest -v tests/clients/real_programs.py
 
 # `make failure-matrix MATRIX_CLIENTS=codex,pi MATRIX_FAILURES=usage-limit` measures these cells only.
 failure-matrix: $(VENV)/.installed-dev $(CLIENTS)/.all
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --tb=line tests/clients/failure_matrix.py; \
+	$(LOOPBACK_ONLY) $(BIN)/python -m pytest -n 2 --dist loadgroup --tb=line tests/clients/failure_matrix.py; \
 	status=$$?; $(BIN)/python -m tests.clients.failure_table && exit $$status
 
 captures: $(VENV)/.installed-dev $(CLIENTS)/.all

@@ -269,6 +269,13 @@ class Call:
         self.result: dict[str, Any] = {}
 
 
+def shell_words(argument: str) -> str:
+    """A call of a shell tool; `commands[]` is a parameter that takes a list."""
+    name, parameter, command = argument.split(" ", 2)
+    value = [command] if parameter.endswith("[]") else command
+    return f"{name} {json.dumps({parameter.removesuffix('[]'): value})}"
+
+
 class Run:
     def __init__(self, options: dict[str, str], prompt: str, out: IO[str]) -> None:
         partial = "--stream-partial-output" in options
@@ -390,12 +397,10 @@ class Run:
 
     def do_shell_relay(self, argument: str) -> None:
         """`[[shell-relay:bash command ls]]`, for clients that put backslashes before quotes."""
-        name, parameter, command = argument.split(" ", 2)
-        self.do_relay(f"{name} {json.dumps({parameter: command})}")
+        self.do_relay(shell_words(argument))
 
     def do_shell_announce(self, argument: str) -> None:
-        name, parameter, command = argument.split(" ", 2)
-        self.do_announce(f"{name} {json.dumps({parameter: command})}")
+        self.do_announce(shell_words(argument))
 
     def do_relay_unannounced(self, argument: str) -> None:
         """Some versions leave the arguments out of the announcement."""
@@ -576,8 +581,7 @@ class Run:
 
     def do_shell_call(self, argument: str) -> None:
         """`[[shell-call:bash command ls]]`, for clients that put backslashes before quotes."""
-        name, parameter, command = argument.split(" ", 2)
-        self.do_call(f"{name} {json.dumps({parameter: command})}")
+        self.do_call(shell_words(argument))
 
     def do_native_shell(self, command: str) -> None:
         self.do_native(f"shell {json.dumps({'command': command})}")

@@ -22,6 +22,8 @@ import pytest
 from tests.clients.programs import PROGRAMS, Desk, Program, desk
 from tests.conftest import Client, FakeAgent
 
+pytest_plugins = ["tests.clients.outside"]
+
 CELLS = Path(os.environ.get("MATRIX_DIR") or Path(os.environ["CLIENTS_DIR"], "failure-matrix"))
 # For how long a client is watched after its first request, and how long it may take until then.
 WATCHED_SECONDS = 45.0

@@ -42,6 +42,8 @@ class Program:
     configure: Callable[[Desk], None] | None = None
     # What it takes from the environment only; `{url}` is the gateway's.
     env: Mapping[str, str] = field(default_factory=dict)
+    # What a model does last, where words alone do not end the client's work.
+    farewell: str = ""
     # Its name in the table of failures, where it is run in more than one way.
     row: str = ""
     mode: str = ""
@@ -64,7 +66,8 @@ class Desk:
     project: Path
 
     async def run(self, prompt: str, *options: str, may_fail: bool = False) -> str:
-        return await self.call(*self.program.argv, *options, prompt, may_fail=may_fail)
+        words = (*options, f"{prompt}{self.program.farewell}")
+        return await self.call(*self.program.argv, *words, may_fail=may_fail)
 
     async def setup(self, *words: str) -> str:
         gateway = (sys.executable, "-m", "cursor_gateway", "setup", self.program.name)
@@ -172,11 +175,12 @@ PROGRAMS = (
     ),
     Program("kilo", ("kilo", "run", "--auto"), "bash", resume=("-c",), configure=_configure_kilo),
     Program("continue", ("cn", "-p", "--auto"), "Bash", resume=("--resume",)),
-    Program("cline", ("cline", "--auto-approve", "true"), "run_commands", "commands"),
+    Program("cline", ("cline", "--auto-approve", "true"), "run_commands", "commands[]"),
     Program(
         "qwen-code",
-        ("qwen", "--yolo", "-p"),
+        ("qwen", "--yolo"),
         "run_shell_command",
+        resume=("-c",),
         configure=_configure_nothing,
         env=_OPENAI | {"OPENAI_MODEL": AUTO},
     ),
@@ -189,5 +193,6 @@ PROGRAMS = (
         "shell",
         configure=_configure_nothing,
         env=_OPENAI,
+        farewell="[[relay:complete {}]]",
     ),
 )

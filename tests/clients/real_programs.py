@@ -6,14 +6,25 @@ Not part of `make test`: it downloads half a gigabyte. `CLIENTS_DIR` names the f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cursor_gateway.clients import CLIENTS
 from tests.clients.programs import PROGRAMS, Program, desk
 from tests.conftest import Client, FakeAgent, Start
 
-EVERY_PROGRAM = pytest.mark.parametrize("program", PROGRAMS[:6], ids=lambda program: program.name)
+pytest_plugins = ["tests.clients.outside"]
+
+
+def every(wanted: Callable[[Program], object]) -> pytest.MarkDecorator:
+    programs = [program for program in PROGRAMS if wanted(program)]
+    return pytest.mark.parametrize("program", programs, ids=lambda program: program.name)
+
+
+EVERY_PROGRAM = every(lambda program: True)
+EVERY_ONE_WITH_TOOLS = every(lambda program: program.shell)
 
 
 def call(program: Program, command: str) -> str:
@@ -28,13 +39,11 @@ async def test_a_plain_answer_is_shown(program: Program, client: Client, tmp_pat
     assert "The answer is forty-two." in output
 
 
-@EVERY_PROGRAM
+@every(lambda program: program.name in CLIENTS and CLIENTS[program.name].launch)
 @pytest.mark.timeout(600)
 async def test_a_launched_client_answers_without_any_file_of_ours(
     program: Program, client: Client, tmp_path: Path
 ) -> None:
-    if program.name == "pi":
-        pytest.skip("it reads its provider from a file only")
     user = await desk(program, client, tmp_path)
     await user.setup("--undo")
     prompt = "[[text:The answer is ]][[text:forty-two.]]"
@@ -42,7 +51,7 @@ async def test_a_launched_client_answers_without_any_file_of_ours(
     assert "forty-two." in output
 
 
-@EVERY_PROGRAM
+@EVERY_ONE_WITH_TOOLS
 @pytest.mark.timeout(600)
 async def test_a_tool_round_trip_changes_a_file(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
@@ -56,7 +65,7 @@ async def test_a_tool_round_trip_changes_a_file(
     assert "RESULT" in fake.runs()[-1]["prompt"].split("<tool_result")[-1]
 
 
-@EVERY_PROGRAM
+@EVERY_ONE_WITH_TOOLS
 @pytest.mark.timeout(600)
 async def test_parallel_calls_are_all_executed(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
@@ -69,7 +78,7 @@ async def test_parallel_calls_are_all_executed(
     assert fake.runs()[-1]["prompt"].count("<tool_result id=") == 3
 
 
-@EVERY_PROGRAM
+@EVERY_ONE_WITH_TOOLS
 @pytest.mark.timeout(600)
 async def test_a_task_of_several_steps_takes_one_agent(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
@@ -80,14 +89,16 @@ async def test_a_task_of_several_steps_takes_one_agent(
         for n, kind in enumerate(("shell-relay", "shell-relay", "shell-announce", "shell-relay"))
     ]
     script = "".join(f"[[{step}]]" for step in steps)
-    output = await user.run(f"{script}[[text:All four.]][[then]][[text:Replayed.]]")
+    output = await user.run(
+        f"{script}[[text:All four.]]{program.farewell}[[then]][[text:Replayed.]]"
+    )
     files = sorted(path.read_text() for path in user.project.glob("file*"))
     assert files == ["0\n", "1\n", "2\n", "3\n"]
     assert "All four." in output
     assert sum("--approve-mcps" in run["argv"] for run in fake.runs()) == 1
 
 
-@EVERY_PROGRAM
+@EVERY_ONE_WITH_TOOLS
 @pytest.mark.timeout(600)
 async def test_the_agents_own_shell_is_the_clients_shell(
     program: Program, client: Client, tmp_path: Path
@@ -100,13 +111,12 @@ async def test_the_agents_own_shell_is_the_clients_shell(
     assert "Done." in output
 
 
-@EVERY_PROGRAM
+@every(lambda program: program.resume)
 @pytest.mark.timeout(600)
 async def test_a_second_turn_knows_the_first(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
-    if program.resume is None:
-        pytest.skip("its resume wants a login")
+    assert program.resume
     user = await desk(program, client, tmp_path)
     await user.run("[[text:I am the first answer.]]")
     output = await user.run("[[text:And I am the second.]]", *program.resume)
