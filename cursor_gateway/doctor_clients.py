@@ -48,7 +48,8 @@ def _client(client: Client, base_url: str, bench: Bench) -> Finding | None:
     if where == "unreadable":
         words = f"{client.title}: {path} cannot be read"
         return Finding("fault", words, fix=f"{EDITOR} {shlex.quote(str(path))}")
-    if where == "elsewhere" and setup.is_set_up(client, env):
+    # Set up once, and not so now: its prompts go past the gateway.
+    if setup.is_set_up(client, env):
         return Finding("fault", f"{client.title} does not point to {base_url} ({path})", fix=fix)
     words = "points elsewhere" if where == "elsewhere" else "does not use the gateway"
     return Finding("note", f"{client.title} {words} ({path})", fix=fix)

@@ -20,6 +20,7 @@ import pytest
 
 from cursor_gateway.agents import process_tree
 from cursor_gateway.agents.version_facts import VersionFacts, write_facts
+from cursor_gateway.clients import CLIENTS
 from cursor_gateway.presence import running
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process
@@ -156,6 +157,13 @@ def no_mcp_file(fake: FakeAgent) -> None:
     fake.env["OPENCODE_CONFIG"] = "/nowhere/opencode.json"
 
 
+def client_of_another_name(fake: FakeAgent) -> None:
+    """Its provider has a name that oh-my-pi has built in: prompts go past the gateway."""
+    assert run(fake, "setup", "oh-my-pi", "--write").returncode == 0
+    models = CLIENTS["oh-my-pi"].config(fake.env)
+    models.write_text(models.read_text().replace("cursor-gateway:", "cursor:"))
+
+
 def client_elsewhere(fake: FakeAgent) -> None:
     done = run(fake, "setup", "codex", "--write", "--url", "http://127.0.0.1:9/v1")
     assert done.returncode == 0
@@ -240,6 +248,7 @@ PLANTED: dict[Callable[[FakeAgent], None], tuple[str, str]] = {
     bad_mcp_entry: ("mcp", "mcp.one: `type` must be"),
     no_mcp_file: ("mcp", "named by OPENCODE_CONFIG"),
     client_elsewhere: ("clients", "Codex does not point to"),
+    client_of_another_name: ("clients", "oh-my-pi does not point to"),
     unreadable_client: ("clients", "cannot be read"),
     misspelt_setting: ("settings", "Did you mean 'slots'?"),
     bad_variable: ("settings", "must be a whole number"),
