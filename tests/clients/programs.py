@@ -20,7 +20,8 @@ from cursor_gateway.clients import CLIENTS
 from cursor_gateway.core.models import AUTO, Model
 from tests.conftest import Client
 
-BIN = Path(os.environ["CLIENTS_DIR"]).resolve() / "node_modules" / ".bin"
+ROOT = Path(os.environ["CLIENTS_DIR"]).resolve()
+BIN = ROOT / "node_modules" / ".bin"
 SECONDS = 150.0
 # Of those that `cursor-gateway setup` does not know.
 TITLES = {"kilo": "Kilo", "qwen-code": "Qwen Code", "gptme": "gptme"}

@@ -6,13 +6,15 @@ Not part of `make test`: it downloads half a gigabyte. `CLIENTS_DIR` names the f
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cursor_gateway.client import PROVIDER
 from cursor_gateway.clients import CLIENTS
-from tests.clients.programs import PROGRAMS, Program, desk
+from tests.clients.programs import PROGRAMS, ROOT, Program, desk
 from tests.conftest import Client, FakeAgent, Start
 
 pytest_plugins = ["tests.clients.outside"]
@@ -135,6 +137,20 @@ async def test_a_refusal_says_what_to_do(
     fake.sign_out()
     options = ("-o", "stream-json") if program.name == "droid" else ()
     assert "cursor-gateway login" in await user.run("Hello", *options, may_fail=True)
+
+
+@pytest.mark.timeout(600)
+def test_no_client_has_a_provider_by_our_name() -> None:
+    """oh-my-pi has one that is called `cursor`, and sends its prompts to Cursor's own servers."""
+    assert files_with(PROVIDER) == []
+    assert any("oh-my-pi" in name for name in files_with("lm-studio"))
+
+
+def files_with(word: str) -> list[str]:
+    folders = [ROOT / name for name in ("node_modules", "aider/lib", "gptme/lib")]
+    # A link that is named on the command line is followed, others are not.
+    search = ["grep", "-rlaF", "-e", word, *(f"{folder}/" for folder in folders)]
+    return subprocess.run(search, capture_output=True, text=True, check=False).stdout.splitlines()
 
 
 @pytest.mark.timeout(600)
