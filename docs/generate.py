@@ -214,10 +214,15 @@ _CLIENTS_TAIL = """\
 
 If you set an `api_key` for the gateway, `setup` gives it to the client; by hand, put it where the
 pages have `-`. Whatever the client, its tools are executed by the client, on its own files; see
-[tools.md](../tools.md). `make clients` sets the real programs up and runs them against the gateway:
-a plain answer, a tool that changes a file, three calls at once, the agent's own shell handed to the
-client, a second turn. `make captures` writes into each page what its program prints; there the
-client, the gateway and the tools are real, and a script says what a model would.
+[tools.md](../tools.md). In all of them our provider is called `cursor-gateway`, a name that none of
+them has built in.
+
+`make clients` sets the real programs up and runs them against the gateway: a plain answer, a tool
+that changes a file, three calls at once, the agent's own shell handed to the client, a second turn.
+No other machine exists for them there, and whoever tries to reach one with a prompt fails. What
+they show when something is wrong is in [failures.md](failures.md), which `make failure-matrix`
+writes. `make captures` writes into each page what its program prints; there the client, the gateway
+and the tools are real, and a script says what a model would.
 """
 
 
