@@ -80,10 +80,11 @@ DROID_EVENTS = ("-o", "stream-json")
 
 
 def rows() -> list[Program]:
-    (droid,) = (program for program in PROGRAMS if program.name == "droid")
+    at, droid = next(each for each in enumerate(PROGRAMS) if each[1].name == "droid")
     mode = f"`{' '.join(DROID_EVENTS)}`"
     argv = (*droid.argv, *DROID_EVENTS)
-    return [*PROGRAMS, replace(droid, row="droid-events", mode=mode, hides="", argv=argv)]
+    events = replace(droid, row="droid-events", mode=mode, hides="", argv=argv)
+    return [*PROGRAMS[: at + 1], events, *PROGRAMS[at + 1 :]]
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.clients.programs import Program
 PAGE = Path(__file__).parents[2] / "docs" / "clients" / "failures.md"
 TITLES = {
     "sign-in": "not signed in",
-    "plan": "the plan has not this model",
+    "plan": "plan without this model",
     "usage-limit": "usage limit",
     "rate-limit": "rate limit",
     "unknown-model": "unknown model",
@@ -22,19 +23,21 @@ TITLES = {
     "dies-in-mid-answer": "agent dies in mid-answer",
 }
 LINE_CHARACTERS = 200
+_NAMES_OF_ONE_RUN = re.compile(r"\b[0-9a-f]{20,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 HEAD = f"""\
 <!-- Written by `make failure-matrix`; edit tests/clients/failure_table.py instead. -->
 
 # What clients show of failures
 
-Real clients ran against a gateway whose agent failed the same way whatever it was asked. Each was
-watched for {WATCHED_SECONDS:.0f} seconds from its first request on. A cell says after how many
-seconds the gateway's message was to be read in what the client printed, how many requests the
-client made, and how many agents were started for them.
+Real clients, in the versions that `make clients` installs, ran against a gateway whose agent
+failed the same way whatever it was asked. Each was watched for {WATCHED_SECONDS:.0f} seconds from
+its first request on. A cell says after how many seconds the gateway's message could be read in what
+the client printed, how many requests the client made, and how many agents were started for them.
+Seconds are those of one run on a busy machine.
 
 """
 ENDINGS = """
-## What was to be read
+## What could be read
 
 """
 
@@ -70,7 +73,7 @@ def table(cells: dict[tuple[str, str], Cell]) -> str:
 
 
 def told(cell: Cell) -> str:
-    line = cell.shown.replace("`", "'")
+    line = _NAMES_OF_ONE_RUN.sub("…", cell.shown.replace("`", "'"))
     line = f"{line[:LINE_CHARACTERS]}…" if len(line) > LINE_CHARACTERS else line
     said = f"`{line}`" if line else "nothing of the message"
     end = "still trying" if cell.exit is None else f"exit code {cell.exit}"

@@ -43,6 +43,10 @@ class Program:
     configure: Callable[[Desk], None] | None = None
     # What it takes from the environment only; `{url}` is the gateway's.
     env: Mapping[str, str] = field(default_factory=dict)
+    # Of several calls in one answer it takes the first and forgets the others.
+    takes_one_call: bool = False
+    # Whether its shell tool has a shape that a shell call of the agent's own can be given.
+    is_native_shell: bool = True
     # What a model does last, where words alone do not end the client's work.
     farewell: str = ""
     # Its name in the table of failures, where it is run in more than one way.
@@ -176,7 +180,13 @@ PROGRAMS = (
     ),
     Program("kilo", ("kilo", "run", "--auto"), "bash", resume=("-c",), configure=_configure_kilo),
     Program("continue", ("cn", "-p", "--auto"), "Bash", resume=("--resume",)),
-    Program("cline", ("cline", "--auto-approve", "true"), "run_commands", "commands[]"),
+    Program(
+        "cline",
+        ("cline", "--auto-approve", "true"),
+        "run_commands",
+        "commands[]",
+        is_native_shell=False,
+    ),
     Program(
         "qwen-code",
         ("qwen", "--yolo"),
@@ -195,5 +205,6 @@ PROGRAMS = (
         configure=_configure_nothing,
         env=_OPENAI,
         farewell="[[relay:complete {}]]",
+        takes_one_call=True,
     ),
 )

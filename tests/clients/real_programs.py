@@ -64,10 +64,10 @@ async def test_a_tool_round_trip_changes_a_file(
     output = await user.run(f"{prompt}[[then]][[text:Done.]]")
     assert made.read_text() == "hello\n"
     assert "Done." in output
-    assert "RESULT" in fake.runs()[-1]["prompt"].split("<tool_result")[-1]
+    assert any("RESULT" in run["prompt"].split("<tool_result")[-1] for run in fake.runs()[1:])
 
 
-@EVERY_ONE_WITH_TOOLS
+@every(lambda program: program.shell and not program.takes_one_call)
 @pytest.mark.timeout(600)
 async def test_parallel_calls_are_all_executed(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
@@ -77,7 +77,8 @@ async def test_parallel_calls_are_all_executed(
     output = await user.run(f"{calls}[[then]][[text:All done.]]")
     assert sorted(path.read_text() for path in user.project.glob("file*")) == ["0\n", "1\n", "2\n"]
     assert "All done." in output
-    assert fake.runs()[-1]["prompt"].count("<tool_result id=") == 3
+    # Some ask for a summary afterwards.
+    assert any(run["prompt"].count("<tool_result id=") == 3 for run in fake.runs())
 
 
 @EVERY_ONE_WITH_TOOLS
@@ -86,9 +87,10 @@ async def test_a_task_of_several_steps_takes_one_agent(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
     user = await desk(program, client, tmp_path)
+    second_last = "shell-relay" if program.takes_one_call else "shell-announce"
     steps = [
         f"{kind}:{program.shell} {program.argument} echo {n} >> {user.project}/file{n}"
-        for n, kind in enumerate(("shell-relay", "shell-relay", "shell-announce", "shell-relay"))
+        for n, kind in enumerate(("shell-relay", "shell-relay", second_last, "shell-relay"))
     ]
     script = "".join(f"[[{step}]]" for step in steps)
     output = await user.run(
@@ -100,7 +102,7 @@ async def test_a_task_of_several_steps_takes_one_agent(
     assert sum("--approve-mcps" in run["argv"] for run in fake.runs()) == 1
 
 
-@EVERY_ONE_WITH_TOOLS
+@every(lambda program: program.shell and program.is_native_shell)
 @pytest.mark.timeout(600)
 async def test_the_agents_own_shell_is_the_clients_shell(
     program: Program, client: Client, tmp_path: Path
@@ -136,7 +138,7 @@ async def test_a_refusal_says_what_to_do(
     user = await desk(program, client, tmp_path)
     fake.sign_out()
     options = ("-o", "stream-json") if program.name == "droid" else ()
-    assert "cursor-gateway login" in await user.run("Hello", *options, may_fail=True)
+    assert "cursor-gateway login" in await user.run("Say hello", *options, may_fail=True)
 
 
 @pytest.mark.timeout(600)
