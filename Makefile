@@ -99,6 +99,10 @@ $(CLIENTS)/.installed: Makefile
 		@kilocode/cli@7.7.7 @qwen-code/qwen-code@0.24.4
 	@touch $@
 
+clients client-libraries failure-matrix captures: export CLIENTS_DIR := $(CLIENTS)
+# Where no other machine exists: whoever tries to reach one is found out.
+LOOPBACK_ONLY := $(BIN)/python -m tests.clients.loopback_only
+
 # Libraries that call tools; `clients` runs them, too.
 clients: client-libraries
 $(CLIENTS)/python/.installed: Makefile
@@ -108,7 +112,7 @@ $(CLIENTS)/python/.installed: Makefile
 	@touch $@
 
 client-libraries: $(VENV)/.installed-dev $(CLIENTS)/python/.installed
-	CLIENTS_DIR=$(CLIENTS) $(LOOPBACK_ONLY) $(BIN)/python -m pytest -v tests/clients/real_libraries.py
+	$(LOOPBACK_ONLY) $(BIN)/python -m pytest -v tests/clients/real_libraries.py
 
 # Python programs, with half a hundred dependencies each.
 $(CLIENTS)/aider/.installed: Makefile
@@ -125,9 +129,6 @@ $(CLIENTS)/.all: $(CLIENTS)/.installed $(CLIENTS)/aider/.installed $(CLIENTS)/gp
 	ln -sf ../../aider/bin/aider ../../gptme/bin/gptme $(CLIENTS)/node_modules/.bin/
 	@touch $@
 
-clients failure-matrix captures: export CLIENTS_DIR := $(CLIENTS)
-# Where no other machine exists: whoever tries to reach one is found out.
-LOOPBACK_ONLY := $(BIN)/python -m tests.clients.loopback_only
 clients: $(VENV)/.installed-dev $(CLIENTS)/.all
 	$(LOOPBACK_ONLY) $(BIN)/python -m pytest -v tests/clients/real_programs.py
 

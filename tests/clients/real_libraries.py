@@ -14,6 +14,8 @@ import pytest
 
 from tests.conftest import Client, FakeAgent
 
+pytest_plugins = ["tests.clients.outside"]
+
 PYTHON = Path(os.environ.get("CLIENTS_DIR", ".clients")).resolve() / "python" / "bin" / "python"
 SECONDS = 120.0
 
