@@ -56,7 +56,8 @@ HABITS = (
     Habit(
         "Codex",
         r"codex",
-        frozenset({400}),
+        # At a 426, for its WebSocket, it goes on over HTTP.
+        frozenset({400, 426}),
         "It repeats everything but a 400 five times, and replaces the text of a 429 or 5xx.",
     ),
     Habit(

@@ -14,6 +14,7 @@ from cursor_gateway.errors import (
     NotAuthenticated,
     PlanRequired,
     QuotaExceeded,
+    WebSocketRefused,
 )
 
 # As each of them was seen to introduce itself.
@@ -75,6 +76,10 @@ def test_codex_shows_nothing_but_a_400_at_once() -> None:
     for error in (NotAuthenticated("x"), PlanRequired("x"), InvalidApiKey("x")):
         assert told_in_chat(error, CODEX).status == 400
         assert told_in_chat(error, DROID).status == error.status
+
+
+def test_codex_is_told_of_a_websocket_what_makes_it_go_on_over_http() -> None:
+    assert told_in_chat(WebSocketRefused("x"), CODEX).status == 426
 
 
 def test_a_401_is_a_403_for_anthropics_clients() -> None:
