@@ -108,7 +108,7 @@ clients: client-libraries
 $(CLIENTS)/python/.installed: Makefile
 	$(PYTHON) -m venv $(CLIENTS)/python
 	$(CLIENTS)/python/bin/pip install --quiet --disable-pip-version-check 'smolagents[openai]==1.26.0' \
-		instructor==1.17.0 'pydantic-ai-slim[openai,anthropic]==2.31.1'
+		instructor==1.17.0 'pydantic-ai-slim[openai,anthropic]==2.31.1' 'anthropic<1'
 	@touch $@
 
 client-libraries: $(VENV)/.installed-dev $(CLIENTS)/python/.installed

@@ -273,6 +273,7 @@ class Gateway:
     def _heed(self, facts: VersionFacts) -> None:
         """What runs and `doctor --live` have shown of the version of the CLI that is installed."""
         self._relay.hold_for(relay_hold(self._settings, facts))
+        self._relay.habits.calls_one_by_one = facts.calls_at_once == 1
         self._channel.heed(facts)
         for warning in warnings(self._settings, facts):
             log.warning("%s", warning)

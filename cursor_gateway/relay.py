@@ -57,6 +57,8 @@ class Habits:
     rewrites_calls: bool = False
     # The list of tools is not fetched again when it has changed.
     ignores_news: bool = False
+    # Of calls made at once, each comes only when the one before it has its result.
+    calls_one_by_one: bool = False
 
 
 class Line:
@@ -89,6 +91,10 @@ class Line:
         self.one_at_a_time = False
         # Called when the agent was here: a call arrived, or it is known now to have the tools.
         self.on_arrival: Callable[[], None] = lambda: None
+
+    @property
+    def is_one_by_one(self) -> bool:
+        return self._habits.calls_one_by_one
 
     def may_offer(self, tools: Iterable[ToolSpec]) -> bool:
         """Whether the agent would have these tools, or else only one that is started anew."""
@@ -249,7 +255,7 @@ class Relay:
     def __init__(self, hold: float, execute: Execute) -> None:
         self._hold = hold
         self._execute = execute
-        self._habits = Habits()
+        self.habits = Habits()
         self._lines: dict[str, Line] = {}
         self._runner: web.AppRunner | None = None
         self._port = 0
@@ -278,7 +284,7 @@ class Relay:
             await self._runner.cleanup()
 
     def open_line(self, tools: Sequence[ToolSpec], new_id: Callable[[], str]) -> Line:
-        line = Line(tools, new_id, self._execute, self._habits)
+        line = Line(tools, new_id, self._execute, self.habits)
         self._lines[line.token] = line
         return line
 

@@ -40,8 +40,11 @@ class Patience:
         # When the turn's closing repetition is old enough. Notices that follow it change nothing.
         self._result_due = math.inf
 
-    async def read(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
-        """What the agent writes next; None when something else happened."""
+    async def read(
+        self, child: Child, stream: AgentStream, moment: float | None = None
+    ) -> bytes | None:
+        """What the agent writes next; None when something else happened. Raises Silence when there
+        is nothing for a `moment`, if one is named."""
         self._note_end_of_turn(stream)
         now = self._loop.time()
         if now > self._end and not child.exited.done():
@@ -51,12 +54,12 @@ class Patience:
             # Only now: a client that reads slowly may have kept us from a `result` that is there.
             if now >= self._result_due:
                 raise NoResult
-            data = await self._wait(child, stream, restless=restless)
+            data = await self._wait(child, stream, moment)
         self._heard = True
         return data
 
-    async def _wait(self, child: Child, stream: AgentStream, *, restless: bool) -> bytes | None:
-        seconds, complaint = (MOMENT, "") if restless else self._limit(stream)
+    async def _wait(self, child: Child, stream: AgentStream, moment: float | None) -> bytes | None:
+        seconds, complaint = self._limit(stream) if moment is None else (moment, "")
         deadline = min(self._loop.time() + seconds, self._result_due)
         if deadline > self._end:
             deadline, seconds, complaint = self._end, self._settings.total_timeout, _TOO_LONG

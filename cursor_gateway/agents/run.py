@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.child import Child
 from cursor_gateway.agents.children import Children
-from cursor_gateway.agents.patience import NoResult, Patience, Silence
+from cursor_gateway.agents.patience import MOMENT, NoResult, Patience, Silence
 from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.core.agent_text import classify_failure, is_config_race
 from cursor_gateway.core.conversation import Conversation, ToolResult
@@ -189,8 +189,9 @@ class Run:
                 raise self._failed(self._stream.failure)
             child = self._child or await self._start()
             is_held = bool(self._unread)
+            moment = MOMENT if is_held else self._burst_gap if restless else None
             try:
-                data = await self._patience.read(child, self._stream, restless=restless or is_held)
+                data = await self._patience.read(child, self._stream, moment)
             except Silence:
                 if is_held:
                     continue
@@ -207,6 +208,13 @@ class Run:
                     await self._died(child)
         events, self._unread = self._unread, []
         return events
+
+    @property
+    def _burst_gap(self) -> float:
+        """After how much silence no other call follows that was made at once. With a CLI that was
+        seen to make one at a time nobody waits for more; one that comes is in the next answer."""
+        is_one = self.line is not None and self.line.is_one_by_one
+        return 0.0 if is_one else MOMENT
 
     def put_back(self, events: Sequence[Event], usage: Usage | None) -> None:
         """What was read and not used, for the next answer; this one told of `usage`."""

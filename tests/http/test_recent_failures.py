@@ -199,10 +199,12 @@ async def test_only_so_many_failures_are_remembered(
 
 
 async def test_what_is_remembered_is_not_the_conversation(client: Client) -> None:
-    await told(client, DIES)
-    await told(client, QUOTA)
+    canary = "a word of this conversation alone"
+    await told(client, f"{canary} {DIES}")
+    await told(client, f"{canary} {QUOTA}")
     gc.collect()
-    assert not [each for each in gc.get_objects() if isinstance(each, Conversation)]
+    left = [each for each in gc.get_objects() if isinstance(each, Conversation)]
+    assert not any(canary in text for each in left for text in each.texts())
 
 
 async def test_who_leaves_has_not_failed(client: Client, fake: FakeAgent) -> None:

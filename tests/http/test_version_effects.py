@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,37 @@ async def test_a_call_is_answered_by_a_ticket_before_the_cli_gives_up(
         await talk.say('[[relay:bash {"command": "ls"}]][[say-result]]')
         await eventually(lambda: (fake.home / "waits").exists(), "there was no ticket")
         assert (await talk.bring("a.txt"))["content"] == "a.txt"
+
+
+async def test_where_calls_come_one_by_one_nobody_waits_for_another(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.agents.run.MOMENT", 600.0)
+    know(fake, calls_at_once=1)
+    async with start() as client, asyncio.timeout(60):
+        await health(client)
+        talk = Dialogue(client)
+        await talk.say('[[relay:bash {"command": "ls"}]][[say-result]]')
+        assert (await talk.bring("a.txt"))["content"] == "a.txt"
+
+
+async def test_calls_that_come_at_once_all_the_same_are_neither_lost_nor_repeated(
+    start: Start, fake: FakeAgent
+) -> None:
+    know(fake, calls_at_once=1)
+    async with start() as client:
+        await health(client)
+        talk = Dialogue(client)
+        message = await talk.say(
+            '[[announce:bash {"command": "one"}]][[relay:bash {"command": "two"}]][[say-results]]'
+        )
+        made: list[str] = []
+        while calls := message.get("tool_calls"):
+            asked = [json.loads(call["function"]["arguments"])["command"] for call in calls]
+            made += asked
+            message = await talk.bring(*(f"did {command}" for command in asked))
+        assert made == ["one", "two"] and message["content"] == "did one did two"
+        assert len(fake.runs()) == 1
 
 
 async def test_a_version_that_disobeys_is_warned_of(
