@@ -20,6 +20,8 @@ _SAMPLES = 20
 _ENOUGH = 3
 # Parts of a cold start: below the first it is saved, above the second it is not.
 _SAVED, _NOT_SAVED = 0.35, 0.75
+# Seconds. Of a start that takes less, nothing can be saved, and chance decides what is slower.
+_WORTH_SAVING = 0.02
 # Medians move with every run; only a change that means something is written down.
 _CHANGE = 0.1
 
@@ -72,7 +74,7 @@ class StartTimes:
     def _began_warm(self, seconds: float, head_start: float) -> None:
         self._warm.append(seconds)
         cold = self._known.facts.cold_start_s
-        if cold is None or head_start <= cold:
+        if cold is None or cold < _WORTH_SAVING or head_start <= cold:
             return
         self._rested.append(seconds)
         warm = median(self._rested)
