@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start
+from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
 from tests.http.test_account import healthy
 from tests.http.test_sessions import resumed
@@ -54,17 +54,21 @@ async def test_a_chat_that_is_kept_in_the_log_of_its_store_is_taken_up(
 async def test_an_agent_is_started_ahead_for_a_chat_only_if_it_is_there(
     start: Start, fake: FakeAgent
 ) -> None:
-    def ahead() -> Iterator[bytes]:
-        return (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in fake.processes())
+    def ahead() -> list[bytes]:
+        """Their command lines, as soon as they are their own: a new process has another first."""
+        lines = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in fake.processes())
+        return [line for line in lines if b"--print" in line]
 
     for vice, is_resumed in ((None, True), ("frozen", False)):
         if vice is not None:
             fake.put("forgets", vice)
         async with start(warm=1) as client:
             await Dialogue(client).say("[[text:first]]")
-            while not (await client.get("/health"))[1]["warm"]["spares"]:
-                pass
-            assert any(b"--resume" in words for words in ahead()) is is_resumed
+            async with asyncio.timeout(WAIT_SECONDS):
+                while not (await client.get("/health"))[1]["warm"]["spares"]:
+                    await asyncio.sleep(0.01)
+            lines = await eventually(ahead)
+            assert any(b"--resume" in line for line in lines) is is_resumed
 
 
 async def lose_a_chat(client: Client, fake: FakeAgent) -> dict[str, Any]:
