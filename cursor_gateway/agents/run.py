@@ -46,6 +46,8 @@ LAST_WORDS = 2.0
 # (2026.10.01), and one that speaks before that may do it yet. The list of tools it then fetches in
 # its own time.
 CONTACT_GRACE = 10.0
+# And how much: a piece is what one read brought, 64 KB at most.
+MOST_HELD = 256
 # A notice that the list has changed goes before the result that the model goes on with.
 NEWS_GRACE = 2.0
 START_ATTEMPTS = 5
@@ -302,7 +304,8 @@ class Run:
             return False
         self._held_since = now if self._held_since is None else self._held_since
         grace = CONTACT_GRACE if missing == "relay" else NEWS_GRACE
-        if not self._stream.finished and now < self._held_since + grace:
+        is_early = now < self._held_since + grace and len(self._unread) < MOST_HELD
+        if is_early and not self._stream.finished:
             return True
         if missing == "tools":
             line.give_up_news()

@@ -29,6 +29,8 @@ from pathlib import Path
 
 ROOT_PREFIX = "cursor-gateway-"
 _PROGRAM = __file__
+# A line for each directory that was ever in use at once; more than this is no note of ours.
+_MAX_NOTE = 1024 * 1024
 # What an agent says its session is becomes a part of a path.
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}")
 
@@ -182,19 +184,33 @@ def _noted(notes: Path, root: Path, folders: Sequence[str]) -> tuple[Path, int]:
 
 
 def _clear(note: Path) -> None:
-    """Remove what `note` names, and the note. Its last line may have been cut short."""
-    lines = []
-    for line in note.read_text().splitlines():
-        with suppress(ValueError):
-            lines.append(json.loads(line))
-    if lines and isinstance(lines[0], dict):
-        root, folders = Path(lines[0]["root"]), lines[0]["folders"]
-        for directory in (root, *map(Path, lines[1:])):
-            if directory.is_relative_to(root):
-                remove(_of_directory(folders, str(directory)))
-        if root.name.startswith(ROOT_PREFIX):
+    """Remove what `note` names, and the note."""
+    head, *directories = _lines(note)
+    match head:
+        case {"root": str(root), "folders": [*folders]} if _is_ours(root):
+            for directory in (root, *directories):
+                # Nothing is removed that is not below a root of ours, whatever a note says.
+                if isinstance(directory, str) and Path(directory).is_relative_to(root):
+                    remove(_of_directory(map(str, folders), directory))
             shutil.rmtree(root, ignore_errors=True)
     note.unlink(missing_ok=True)
+
+
+def _lines(note: Path) -> list[object]:
+    """What stands in it; at least one thing. A disk that was full may have cut it anywhere."""
+    with note.open("rb") as file:
+        lines = file.read(_MAX_NOTE).splitlines()
+    found: list[object] = []
+    for line in lines or [b"null"]:
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError):
+            found.append(None)
+    return found
+
+
+def _is_ours(root: str) -> bool:
+    return Path(root).is_absolute() and Path(root).name.startswith(ROOT_PREFIX)
 
 
 if __name__ == "__main__":

@@ -175,6 +175,21 @@ async def test_an_agent_that_never_connects_and_never_ends_is_replaced(
     assert ["--approve-mcps" in run["argv"] for run in fake.runs()] == [True, False]
 
 
+async def test_only_so_much_is_held_back_for_an_agent_that_never_connects(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.agents.run.CONTACT_GRACE", 600.0)
+    monkeypatch.setattr("cursor_gateway.agents.run.MOST_HELD", 5)
+    fake.put("no-mcp")
+    async with start() as client, asyncio.timeout(60):
+        talk = Dialogue(client)
+        fake.put("habits.json", '[["", "[[many:200000]][[hang]]"]]')
+        asked = asyncio.ensure_future(talk.say("What is there?"))
+        await eventually(fake.runs)
+        fake.put("habits.json", '[["", "[[text:by text]]"]]')
+        assert (await asked)["content"] == "by text"
+
+
 async def test_an_agent_that_fails_before_it_connects_has_failed(
     client: Client, fake: FakeAgent
 ) -> None:

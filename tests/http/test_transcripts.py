@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import signal
@@ -234,6 +235,22 @@ async def test_a_killed_gateway_leaves_no_transcript(
             pass
     await eventually(lambda: kept(fake.cursor) == strangers and not notes(fake))
     assert not Path(fake.runs()[0]["cwd"]).parent.exists()
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["", "[]", "{}", "[" * 5000, '{"root": 3, "folders": []}', '{"root": "/", "folders": [%r]}'],
+)
+async def test_a_damaged_note_removes_nothing_and_keeps_nobody_from_serving(
+    start: Start, fake: FakeAgent, strangers: list[str], head: str
+) -> None:
+    folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "scratch"
+    folder.mkdir(parents=True)
+    head = head.replace("%r", json.dumps(str(fake.cursor)))
+    (folder / "old.json").write_text(f'{head}\n"/tmp/cursor-gateway-mine/run-1"\n7\n"cut')
+    async with start():
+        await eventually(lambda: not (folder / "old.json").exists())
+    assert kept(fake.cursor) == strangers
 
 
 async def test_a_gateway_that_starts_leaves_those_that_live_alone(
