@@ -46,6 +46,14 @@ async def eventually(check: Callable[[], Any], why: str = "") -> Any:
     return value
 
 
+def command_line(pid: int | str) -> bytes:
+    """Its words, with a null byte after each; nothing when it has ended since it was listed."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 @dataclass(frozen=True, slots=True)
 class FakeAgent:
     home: Path
@@ -81,9 +89,9 @@ class FakeAgent:
     def _is_ours(self, pid: int) -> bool:
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes()
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             return False
+        words = command_line(pid).split(b"\0")
         asked = {b"status", b"models", b"--version"} & set(words)
         return f"FAKE_AGENT_DIR={self.home}".encode() in environment and not asked
 

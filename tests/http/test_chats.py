@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, eventually
+from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, command_line, eventually
 from tests.http.dialogue import Dialogue
 from tests.http.test_account import healthy
 from tests.http.test_sessions import resumed
@@ -56,8 +55,7 @@ async def test_an_agent_is_started_ahead_for_a_chat_only_if_it_is_there(
 ) -> None:
     def ahead() -> list[bytes]:
         """Their command lines, as soon as they are their own: a new process has another first."""
-        lines = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in fake.processes())
-        return [line for line in lines if b"--print" in line]
+        return [line for line in map(command_line, fake.processes()) if b"--print" in line]
 
     for vice, is_resumed in ((None, True), ("frozen", False)):
         if vice is not None:

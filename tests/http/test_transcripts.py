@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.agents.transcripts import Transcripts
-from tests.conftest import FakeAgent, Start, eventually
+from tests.conftest import FakeAgent, Start, command_line, eventually
 from tests.http.dialogue import BASH, Dialogue
 
 SESSION = "0f7bd36c-4c5b-4e2f-9a51-1d1b3f6f7a10"
@@ -206,8 +206,7 @@ def ask(base_url: str) -> None:
 
 def guardian_of(pid: int) -> int:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    words = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-    return next(int(child) for child, line in words.items() if b"process_tree.py" in line)
+    return next(int(child) for child in children if b"process_tree.py" in command_line(child))
 
 
 def notes(fake: FakeAgent) -> list[Path]:
