@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos fuzz soak bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench     measure the gateway against the floor of its stack (needs a C compiler)"
 	@echo "make bench-parsing  show that parsing takes linear time"
 	@echo "make chaos     everything goes wrong at once; what must hold is checked from outside"
+	@echo "make siege     one attack after the other; health, others' answers and the end are watched"
 	@echo "make fuzz      nearly right requests, agents, files and calls for every parser"
 	@echo "make soak      many requests and slow streams; nothing may grow"
 	@echo "make docs      write the generated pages of docs/ anew"
@@ -186,6 +187,10 @@ bench: $(VENV)/.installed-dev
 # `make chaos SEED=5` repeats the choices of a run.
 chaos: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.chaos $(if $(SEED),--seed $(SEED))
+
+# `make siege SCENES="'a daemon' 'large bodies'"` plays these only.
+siege: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.siege $(SCENES)
 
 # Until it has tried so many values of each kind; with atheris installed, as many by coverage.
 EXAMPLES ?= 20000

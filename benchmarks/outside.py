@@ -105,9 +105,12 @@ class GatewayProcess:
 
 
 @asynccontextmanager
-async def gateway(home: Home, *flags: str) -> AsyncIterator[GatewayProcess]:
+async def gateway(
+    home: Home, *flags: str, through: Sequence[str] = ()
+) -> AsyncIterator[GatewayProcess]:
+    """`through` are the words of a program that turns into the one that it is told to start."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags),
+        *(*through, sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags),
         env=home.env,
         cwd=home.path,
         stderr=subprocess.PIPE,

@@ -1,0 +1,304 @@
+"""The attacks of `make siege`, each as its author would carry it out."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import signal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import aiohttp
+import orjson
+
+from benchmarks.chaos import BASH, chat, function
+from benchmarks.siege import Besieged, Scene, until
+
+MEGABYTE = 1_000_000
+REFUSED = (400, 413)
+
+
+# Schemas of clients
+
+
+def doubling(reference: str, draft: str) -> dict[str, Any]:
+    """Each definition asks twice for the next one: checking all of them takes for ever."""
+    count = 60
+    definitions: dict[str, Any] = {f"d{count}": {"type": "object"}}
+    for number in range(count):
+        following = {reference: f"#/$defs/d{number + 1}"}
+        if reference == "$dynamicRef":
+            following = {reference: f"#d{number + 1}"}
+        definitions[f"d{number}"] = {"allOf": [following, following]}
+    if reference == "$dynamicRef":
+        for name, definition in definitions.items():
+            definition["$dynamicAnchor"] = name
+    return {"$schema": draft, "$defs": definitions, "$ref": "#/$defs/d0"}
+
+
+def recursive() -> dict[str, Any]:
+    twice = [{"$recursiveRef": "#"}, {"$recursiveRef": "#"}]
+    deeper = {"type": "object", "properties": {"a": {"allOf": twice}}}
+    return {
+        "$schema": "https://json-schema.org/draft/2019-09/schema",
+        "$recursiveAnchor": True,
+        **deeper,
+    }
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def in_format(schema: Any, said: str = "{}") -> dict[str, Any]:
+    wanted = {"type": "json_schema", "json_schema": {"name": "trap", "schema": schema}}
+    return chat(f"[[text:{said}]]", stream=False)[1] | {"response_format": wanted}
+
+
+def in_tool(schema: Any, arguments: str = "{}") -> dict[str, Any]:
+    body = chat(f"[[call:write {arguments}]]", stream=False)[1]
+    return body | {"tools": [function("write", schema)]}
+
+
+async def schemas(besieged: Besieged, bodies: Iterable[dict[str, Any]]) -> None:
+    """Refused, answered, or given up because the model's document does not fit: all will do."""
+    for body in bodies:
+        await besieged.expect([200, 400, 502], "/chat/completions", body)
+
+
+async def doubling_schemas(besieged: Besieged) -> None:
+    modern = "https://json-schema.org/draft/2020-12/schema"
+    deep = orjson.dumps(nested(40)).decode()
+    traps = ((doubling("$ref", modern), "{}"), (doubling("$dynamicRef", modern), "{}"))
+    for schema, document in (*traps, (recursive(), deep)):
+        await schemas(besieged, (in_format(schema, document), in_tool(schema, document)))
+
+
+async def costly_keywords(besieged: Besieged) -> None:
+    objects = orjson.dumps([{"n": number} for number in range(3_000)]).decode()
+    words = orjson.dumps(["a" * 30 + "!"] * 1_000).decode()
+    trap = {"type": "array", "items": {"pattern": "^(a+)+$"}}
+    unique = {"type": "array", "uniqueItems": True}
+    await schemas(besieged, (in_format(unique, objects), in_format(trap, words)))
+
+
+async def large_schemas(besieged: Besieged) -> None:
+    many = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2_000)}}
+    huge = {"anyOf": [{"type": "string"}] * 200_000}
+    bodies = [in_format(many)] * 10 + [in_format(huge), in_tool(huge), in_tool(many)]
+    await schemas(besieged, [*bodies, in_format(nested(5_000)), in_tool(nested(5_000))])
+
+
+# Words of agents
+
+
+async def blanks(besieged: Besieged) -> None:
+    await asyncio.gather(
+        *(
+            besieged.post(*chat(f"[[sh:{command}]][[exit:1]]", stream=False))
+            for command in (
+                "head -c 65536 /dev/zero | tr '\\\\0' ' ' >&2",
+                "yes '' | head -c 65536 >&2",
+                "yes '{' | head -c 1000000 >&2",
+            )
+        ),
+        fenced_blanks(besieged),
+    )
+
+
+async def fenced_blanks(besieged: Besieged) -> None:
+    body = chat("[[text:```json\n" + " " * 120_000 + "]]", stream=False)[1]
+    wanted = {"type": "json_object"}
+    await besieged.post("/chat/completions", body | {"response_format": wanted})
+
+
+async def blank_result(besieged: Besieged) -> None:
+    failed = '{"type":"result","subtype":"error","is_error":true,"result":"%s"}'
+    command = f"printf '{failed}' \"$(head -c 1000000 /dev/zero | tr '\\\\0' ' ')\""
+    await besieged.post(*chat(f"[[text:a]][[sh:{command}]][[exit:1]]", stream=False))
+
+
+# Bodies
+
+
+async def large_bodies(besieged: Besieged) -> None:
+    message = b'{"role":"user","content":"a"}'
+    million = b",".join([message] * MEGABYTE)
+    part = b'{"type":"text","text":"a"}'
+    parts = b",".join([part] * MEGABYTE)
+    deep = b'{"a":' * 400 + b"1" + b"}" * 400
+    tool = b'{"type":"function","function":{"name":"t%d","parameters":' + deep + b"}}"
+    tools = b",".join(tool.replace(b"%d", b"%d" % n) for n in range(5_000))
+    for body in (
+        b'{"model":"auto","messages":[' + million + b"]}",
+        b'{"model":"auto","messages":[{"role":"user","content":[' + parts + b"]}]}",
+        b'{"model":"auto","messages":[{"role":"user","content":"'
+        + b"\\\\" * 25 * MEGABYTE
+        + b'"}]}',
+        b'{"model":"auto","messages":[{"role":"user","content":"\\ud800' + b"\\" * 45 * MEGABYTE,
+        b'{"model":"auto","messages":[' + message + b'],"tools":[' + tools + b"]}",
+    ):
+        await besieged.expect(REFUSED, "/chat/completions", body)
+
+
+async def bodies_at_once(besieged: Besieged) -> None:
+    words = b"a" * (50 * MEGABYTE - 200)
+    body = b'{"model":"auto","messages":[{"role":"user","content":"' + words + b'"}]}'
+    await asyncio.gather(*(besieged.post("/chat/completions", body) for _ in range(3)))
+
+
+# Connections
+
+
+@asynccontextmanager
+async def connection(besieged: Besieged) -> AsyncIterator[asyncio.StreamWriter]:
+    """One of which nothing is read."""
+    _, writer = await asyncio.open_connection("127.0.0.1", besieged.port, limit=1)
+    try:
+        yield writer
+    finally:
+        writer.transport.abort()
+
+
+def request(path: str, body: Any, key: str = "") -> bytes:
+    data = orjson.dumps(body)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{key}"
+    return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
+
+
+async def pipelined(besieged: Besieged) -> None:
+    body = chat("[[slowly:2000]]", stream=True)[1]
+    more = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000
+    async with connection(besieged) as writer:
+        writer.write(request("/v1/chat/completions", body))
+        with suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(8):
+                for _ in range(90):
+                    writer.write(more)
+                    await writer.drain()
+        await asyncio.sleep(3)
+
+
+async def stalled_readers(besieged: Besieged) -> None:
+    """Both slots' worth, and they are free again when `total_timeout` is over."""
+    body = chat("[[line:1000000]]" + "[[many:200000]]", stream=True)[1]
+    async with AsyncExitStack() as stack:
+        for _ in range(4):
+            writer = await stack.enter_async_context(connection(besieged))
+            writer.write(request("/v1/chat/completions", body))
+        socket = await stack.enter_async_context(
+            besieged.session.ws_connect(besieged.served.url + "/chat/completions/ws")
+        )
+        await socket.send_bytes(orjson.dumps(body))
+        await until_free(besieged)
+
+
+async def until_free(besieged: Besieged) -> None:
+    """Until there is no answer but the bystander's."""
+    while True:
+        slots = (await besieged.served.health(besieged.session))["slots"]
+        if slots["busy"] + slots["waiting"] <= 1:
+            return
+        await asyncio.sleep(0.2)
+
+
+async def abandoned_calls(besieged: Besieged) -> None:
+    for number in range(100):
+        steps = f'[[relay:bash {{"command": "{number}"}}]]'
+        body = chat(steps, stream=False)[1] | {"tools": [function("bash", BASH)]}
+        await besieged.expect([200], "/chat/completions", body)
+
+
+async def connections_without_end(besieged: Besieged) -> None:
+    async with AsyncExitStack() as stack:
+        with suppress(OSError):
+            for _ in range(400):
+                writer = await stack.enter_async_context(connection(besieged))
+                writer.write(b"GET /health HTTP/1.1\r\n")
+        await asyncio.sleep(3)
+
+
+async def listeners(besieged: Besieged) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(1_000):
+            writer = await stack.enter_async_context(connection(besieged))
+            writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for number in range(20):
+            await besieged.expect([200], *chat(f"[[text:{number}]]", stream=False))
+
+
+# Processes
+
+
+async def deep_tree(besieged: Besieged) -> None:
+    script = besieged.home.path / "deep.sh"
+    script.write_text('[ "$1" = 0 ] && exec sleep 600\nsh "$0" $(($1 - 1))\n')
+    await leave(besieged, f"[[text:a]][[sh:sh {script} 1500]]", after=4.0)
+
+
+async def wide_tree(besieged: Besieged) -> None:
+    command = "for n in $(seq 1500); do sleep 600 & done; wait"
+    await leave(besieged, f"[[text:a]][[sh:{command}]]", after=3.0)
+
+
+async def daemon(besieged: Besieged) -> None:
+    """It has no mark, no parent and no directory of ours; only its name, for us, says whose."""
+    name = besieged.home.path / "daemon"
+    command = f"cd / && env -i setsid bash -c 'exec -a {name} sleep 600' &"
+    await leave(besieged, f"[[text:a]][[sh:{command}]][[hang]]", after=1.0)
+
+
+async def leave(besieged: Besieged, steps: str, after: float) -> None:
+    body = chat(steps, stream=True)[1]
+    with suppress(TimeoutError):
+        await besieged.post("/chat/completions", body, timeout=aiohttp.ClientTimeout(after))
+    # The gateway and its guardian, and whoever stands by.
+    await until(lambda: len(besieged.home.processes()) < 8)
+
+
+async def tmp_cleaner(besieged: Besieged) -> None:
+    for number in itertools.count():
+        await besieged.expect([200], *chat(f"[[text:{number}]]", stream=False))
+        if number == 5:
+            return
+        for root in (besieged.home.path / "tmp").iterdir():
+            shutil.rmtree(root, ignore_errors=True)
+
+
+SCENES = (
+    Scene("schemas that double", doubling_schemas),
+    Scene("schemas with costly keywords", costly_keywords),
+    Scene("schemas of many nodes", large_schemas),
+    Scene("blanks from the agent", blanks),
+    Scene("a result of blanks", blank_result),
+    Scene("large bodies", large_bodies, ("--max-body-mb", "64")),
+    Scene(
+        "large bodies, little memory",
+        bodies_at_once,
+        ("--max-body-mb", "64"),
+        through=("prlimit", "--as=900000000"),
+    ),
+    Scene("pipelined requests", pipelined),
+    Scene("readers that stall", stalled_readers, ("--slots", "2", "--total-timeout", "5")),
+    Scene("calls that are abandoned", abandoned_calls, ("--slots", "2")),
+    Scene(
+        "calls abandoned, few descriptors",
+        abandoned_calls,
+        ("--slots", "2"),
+        through=("prlimit", "--nofile=256:256"),
+    ),
+    Scene(
+        "connections without end", connections_without_end, through=("prlimit", "--nofile=256:256")
+    ),
+    Scene("a thousand listeners", listeners),
+    Scene("a tree 1,500 deep", deep_tree),
+    Scene("a tree 1,500 wide", wide_tree),
+    Scene("a tree 1,500 deep, SIGKILL", deep_tree, ending=signal.SIGKILL),
+    Scene("a daemon", daemon, ending=signal.SIGKILL),
+    Scene("a cleaner of temporary files", tmp_cleaner, hits_others=True),
+)
