@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -25,6 +25,7 @@ help:
 	@echo "make siege     one attack after the other; health, others' answers and the end are watched"
 	@echo "make fuzz      nearly right requests, agents, files and calls for every parser"
 	@echo "make soak      many requests and slow streams; nothing may grow"
+	@echo "make soak-hour an hour of guests, kills, stalled readers and cleaners; nothing may grow"
 	@echo "make docs      write the generated pages of docs/ anew"
 	@echo "make golden    write the golden frames of tests/golden/ anew; read the diff"
 	@echo "make clean     remove what was built"
@@ -201,6 +202,10 @@ REQUESTS ?= 20000
 STREAMS ?= 200
 soak: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.soak --requests $(REQUESTS) --streams $(STREAMS)
+
+MINUTES ?= 60
+soak-hour: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.soak_hour --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench-parsing: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.parsing

@@ -107,6 +107,8 @@ class Round:
     # answers break off.
     signalled: bool = False
     killed: bool = False
+    # Whether somebody kills agents: then any of them may fail.
+    is_sabotaged: bool = False
 
     def may_end(self, kind: str) -> bool:
         if kind == "cut":
@@ -141,7 +143,8 @@ class Round:
         if ending.kind != "complete":
             self.judge(name, Script(steps, f"{name} ", completes=False), ending)
             return
-        self.count(name, "calls" if ending.calls else "no call", ok=bool(ending.calls))
+        ok = bool(ending.calls) or self.is_sabotaged
+        self.count(name, "calls" if ending.calls else "no call", ok=ok)
         if not ending.calls or self.dice.random() < 0.4:
             self.count(name, "abandoned")
             return
@@ -194,7 +197,8 @@ class Round:
             return
         self.count(name, ending.kind, ok=self.may_end(ending.kind))
         # A failure of an agent that was told to behave needs a reason outside of it.
-        if plan.completes and ending.kind.startswith("error") and not self.signalled:
+        is_excused = self.signalled or self.is_sabotaged
+        if plan.completes and ending.kind.startswith("error") and not is_excused:
             self.violations.append(f"{name}: {ending.kind} for {plan.steps}")
         if not plan.words.startswith(ending.words):
             self.violations.append(f"{name}: {ending.words!r} is no beginning of {plan.words!r}")

@@ -88,6 +88,10 @@ class GatewayProcess:
     def is_alive(self) -> bool:
         return self.process.returncode is None
 
+    @property
+    def port(self) -> int:
+        return int(self.url.split(":")[2].split("/")[0])
+
     def resident_kb(self) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0])

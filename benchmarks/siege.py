@@ -61,10 +61,6 @@ class Besieged:
     is_ending: bool = False
     violations: list[str] = field(default_factory=list)
 
-    @property
-    def port(self) -> int:
-        return int(self.served.url.split(":")[2].split("/")[0])
-
     async def post(self, path: str, body: Any, **options: Any) -> tuple[int, bytes]:
         """The status and the answer; nothing of a connection that was ended under it."""
         key = "data" if isinstance(body, bytes) else "json"

@@ -156,9 +156,9 @@ async def bodies_at_once(besieged: Besieged) -> None:
 
 
 @asynccontextmanager
-async def connection(besieged: Besieged) -> AsyncIterator[asyncio.StreamWriter]:
+async def connection(port: int) -> AsyncIterator[asyncio.StreamWriter]:
     """One of which nothing is read."""
-    _, writer = await asyncio.open_connection("127.0.0.1", besieged.port, limit=1)
+    _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
     try:
         yield writer
     finally:
@@ -174,7 +174,7 @@ def request(path: str, body: Any, key: str = "") -> bytes:
 async def pipelined(besieged: Besieged) -> None:
     body = chat("[[slowly:2000]]", stream=True)[1]
     more = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1_000
-    async with connection(besieged) as writer:
+    async with connection(besieged.served.port) as writer:
         writer.write(request("/v1/chat/completions", body))
         with suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(8):
@@ -189,7 +189,7 @@ async def stalled_readers(besieged: Besieged) -> None:
     body = chat("[[line:1000000]]" + "[[many:200000]]", stream=True)[1]
     async with AsyncExitStack() as stack:
         for _ in range(4):
-            writer = await stack.enter_async_context(connection(besieged))
+            writer = await stack.enter_async_context(connection(besieged.served.port))
             writer.write(request("/v1/chat/completions", body))
         socket = await stack.enter_async_context(
             besieged.session.ws_connect(besieged.served.url + "/chat/completions/ws")
@@ -218,7 +218,7 @@ async def connections_without_end(besieged: Besieged) -> None:
     async with AsyncExitStack() as stack:
         with suppress(OSError):
             for _ in range(400):
-                writer = await stack.enter_async_context(connection(besieged))
+                writer = await stack.enter_async_context(connection(besieged.served.port))
                 writer.write(b"GET /health HTTP/1.1\r\n")
         await asyncio.sleep(3)
 
@@ -226,7 +226,7 @@ async def connections_without_end(besieged: Besieged) -> None:
 async def listeners(besieged: Besieged) -> None:
     async with AsyncExitStack() as stack:
         for _ in range(1_000):
-            writer = await stack.enter_async_context(connection(besieged))
+            writer = await stack.enter_async_context(connection(besieged.served.port))
             writer.write(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         for number in range(20):
             await besieged.expect([200], *chat(f"[[text:{number}]]", stream=False))
