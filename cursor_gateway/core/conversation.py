@@ -70,6 +70,8 @@ class ToolChoice:
 
     kind: Literal["auto", "none", "required"] = "auto"
     name: str | None = None
+    # The only tools that may be called, where the client allows some of those that it has.
+    allowed: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,12 @@ class Conversation:
         """The tools that this answer may call."""
         if self.tool_choice.kind == "none":
             return ()
-        named = self.tool_choice.name
-        if named is None:
+        named, allowed = self.tool_choice.name, self.tool_choice.allowed
+        if named is not None:
+            allowed = frozenset({named})
+        if allowed is None:
             return self.tools
-        return tuple(tool for tool in self.tools if tool.name == named)
+        return tuple(tool for tool in self.tools if tool.name in allowed)
 
     @cached_property
     def has_images(self) -> bool:

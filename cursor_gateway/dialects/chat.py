@@ -27,6 +27,7 @@ from cursor_gateway.core.events import (
 )
 from cursor_gateway.core.structured import check_schema
 from cursor_gateway.dialects.content import (
+    parse_allowed_tools,
     parse_call,
     parse_content,
     parse_messages,
@@ -289,15 +290,19 @@ def _tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
 
 def _tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> ToolChoice:
     choice = body.get("tool_choice", body.get("function_call"))
+    names = {tool.name: tool.name for tool in tools}
     if isinstance(choice, dict):
+        if choice.get("type") == "allowed_tools":
+            where = "tool_choice.allowed_tools"
+            allowed = expect_object(choice.get("allowed_tools"), where)
+            return parse_allowed_tools(allowed, where, names.get)
         function = choice.get("function", choice)
         name = function.get("name") if isinstance(function, dict) else None
         if isinstance(name, str):
-            if not any(tool.name == name for tool in tools):
+            if name not in names:
                 raise InvalidRequest("`tool_choice` names no tool here.", param="tool_choice")
             return ToolChoice("required", name)
-        allowed = choice.get("allowed_tools")
-        choice = allowed.get("mode") if isinstance(allowed, dict) else choice.get("type")
+        choice = choice.get("type")
     match choice:
         case "none":
             return ToolChoice("none")

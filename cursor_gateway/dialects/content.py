@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from cursor_gateway.core.conversation import (
     ImageFile,
@@ -12,6 +12,7 @@ from cursor_gateway.core.conversation import (
     Part,
     Text,
     ToolCall,
+    ToolChoice,
     ToolResult,
     ToolSpec,
 )
@@ -33,6 +34,9 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 _PASSED_OVER = frozenset(
     {"thinking", "redacted_thinking", "reasoning", "server_tool_use", "mcp_tool_use"}
 )
+
+# Tools that a client has itself; a provider's own are of other types.
+_CLIENT_TOOLS = (None, "function", "custom")
 
 T = TypeVar("T")
 
@@ -143,7 +147,7 @@ def not_too_many(tools: list[T]) -> list[T]:
 
 def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
     """Nested below `function`, or flat with `parameters` or `input_schema`."""
-    if tool.get("type") not in (None, "function", "custom"):
+    if tool.get("type") not in _CLIENT_TOOLS:
         return None
     described = tool.get("function", tool)
     name = described.get("name") if isinstance(described, dict) else None
@@ -156,3 +160,28 @@ def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
         description if isinstance(description, str) else "",
         schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
     )
+
+
+def parse_allowed_tools(
+    choice: Mapping[str, Any], where: str, find: Callable[[str], str | None]
+) -> ToolChoice:
+    """A choice among some of the tools: those that it lists, by the names that `find` knows them
+    under. A provider's own tools are left out here, as they are among the tools."""
+    kinds: dict[object, Literal["auto", "required"]] = {"auto": "auto", "required": "required"}
+    kind = kinds.get(str(choice.get("mode")))
+    if kind is None:
+        param = f"{where}.mode"
+        raise InvalidRequest(f"`{param}` must be auto or required.", param=param)
+    listed = not_too_many(expect_list(choice.get("tools"), f"{where}.tools"))
+    allowed: set[str] = set()
+    for at, tool in enumerate(listed):
+        param = f"{where}.tools[{at}]"
+        described = expect_object(tool, param)
+        if described.get("type") not in _CLIENT_TOOLS:
+            continue
+        named = expect_object(described.get("function", described), param).get("name")
+        found = find(expect_string(named, f"{param}.name"))
+        if found is None:
+            raise InvalidRequest(f"`{param}` names no tool here.", param=param)
+        allowed.add(found)
+    return ToolChoice(kind, allowed=frozenset(allowed))

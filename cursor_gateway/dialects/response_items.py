@@ -18,7 +18,13 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.dialects.content import not_too_many, parse_content, parse_tools, shown
+from cursor_gateway.dialects.content import (
+    not_too_many,
+    parse_allowed_tools,
+    parse_content,
+    parse_tools,
+    shown,
+)
 from cursor_gateway.dialects.fields import expect_list, expect_object, expect_string
 from cursor_gateway.errors import InvalidRequest
 
@@ -138,10 +144,16 @@ def parse_tool_choice(choice: object, origins: Mapping[str, Origin]) -> ToolChoi
         return ToolChoice("none")
     if choice == "required":
         return ToolChoice("required")
-    if isinstance(choice, dict) and choice.get("type") in ("function", "custom"):
-        wanted = choice.get("name")
-        found = [name for name, origin in origins.items() if wanted in (name, origin.name)]
-        if not found:
+    if not isinstance(choice, dict):
+        return ToolChoice()
+    # Those of namespaces go by their own name, too, where no other tool has it.
+    names = {origin.name: name for name, origin in reversed(tuple(origins.items()))}
+    names |= {name: name for name in origins}
+    if choice.get("type") == "allowed_tools":
+        return parse_allowed_tools(choice, "tool_choice", names.get)
+    if choice.get("type") in ("function", "custom"):
+        found = names.get(str(choice.get("name")))
+        if found is None:
             raise InvalidRequest("`tool_choice` names no tool here.", param="tool_choice")
-        return ToolChoice("required", found[0])
+        return ToolChoice("required", found)
     return ToolChoice()

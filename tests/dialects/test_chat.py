@@ -191,7 +191,6 @@ def test_tools_come_in_every_form() -> None:
         ({"type": "none"}, ToolChoice("none")),
         ({"type": "function", "function": {"name": "a"}}, ToolChoice("required", "a")),
         ({"type": "tool", "name": "a"}, ToolChoice("required", "a")),
-        ({"type": "allowed_tools", "allowed_tools": {"mode": "required"}}, ToolChoice("required")),
         ({"type": "web_search"}, ToolChoice()),
         ({"type": "function", "function": 5}, ToolChoice()),
         ({}, ToolChoice()),
@@ -201,6 +200,42 @@ def test_a_tool_choice_comes_in_every_form(choice: Any, parsed: ToolChoice) -> N
     user = {"role": "user", "content": "x"}
     tools = [{"name": "a"}]
     assert conversation(user, tools=tools, tool_choice=choice).tool_choice == parsed
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_a_choice_among_some_of_the_tools(mode: Any) -> None:
+    listed = [
+        {"type": "function", "function": {"name": "a"}},
+        {"name": "b"},
+        {"type": "web_search"},
+    ]
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": listed}}
+    tools = [{"name": "a"}, {"name": "b"}, {"name": "c"}]
+    parsed = conversation({"role": "user", "content": "x"}, tools=tools, tool_choice=choice)
+    assert parsed.tool_choice == ToolChoice(mode, allowed=frozenset({"a", "b"}))
+    assert [tool.name for tool in parsed.callable_tools] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "param"),
+    [
+        (None, ""),
+        ({"mode": "auto"}, ".tools"),
+        ({"mode": "none", "tools": []}, ".mode"),
+        ({"mode": ["auto"], "tools": []}, ".mode"),
+        ({"mode": "auto", "tools": ["a"]}, ".tools[0]"),
+        ({"mode": "auto", "tools": [{"function": "a"}]}, ".tools[0]"),
+        ({"mode": "auto", "tools": [{"name": "a"}, {"function": {}}]}, ".tools[1].name"),
+        ({"mode": "auto", "tools": [{"name": "a"}, {"name": "b"}]}, ".tools[1]"),
+    ],
+)
+def test_a_choice_among_tools_that_cannot_be_read_is_refused_by_name(
+    allowed: Any, param: str
+) -> None:
+    choice = {"type": "allowed_tools", "allowed_tools": allowed}
+    with pytest.raises(InvalidRequest) as refused:
+        conversation({"role": "user"}, tools=[{"name": "a"}], tool_choice=choice)
+    assert refused.value.param == f"tool_choice.allowed_tools{param}"
 
 
 def test_a_choice_of_no_tool_is_refused() -> None:

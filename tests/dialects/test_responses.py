@@ -126,6 +126,18 @@ def test_tools_of_every_kind() -> None:
         ({"type": "function", "name": "ls"}, ToolChoice("required", "ls")),
         ({"type": "function", "name": "x"}, ToolChoice("required", "n__x")),
         ({"type": "web_search"}, ToolChoice()),
+        (
+            {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [
+                    {"type": "function", "name": "x"},
+                    {"type": "custom", "name": "patch"},
+                    {"type": "mcp", "server_label": "deepwiki"},
+                ],
+            },
+            ToolChoice("required", allowed=frozenset({"n__x", "patch"})),
+        ),
     ],
 )
 def test_tool_choices(choice: Any, parsed: ToolChoice) -> None:
@@ -157,6 +169,7 @@ def test_limits_and_formats() -> None:
         ({"previous_response_id": "resp_1"}, PreviousResponseNotFound),
         ({"input": [{"type": "item_reference", "id": "x"}]}, ResponseNotFound),
         ({"tool_choice": {"type": "function", "name": "no"}}, InvalidRequest),
+        ({"tool_choice": {"type": "allowed_tools", "mode": "auto"}}, InvalidRequest),
     ],
 )
 def test_what_would_change_the_answer_is_refused(body: Any, error: type[Exception]) -> None:

@@ -271,6 +271,30 @@ async def test_a_named_tool_is_the_only_one(client: Client, fake: FakeAgent) -> 
     assert (status, error["param"]) == (400, "tool_choice")
 
 
+@pytest.mark.parametrize("mode", ["auto", "required"])
+async def test_tools_that_are_not_allowed_are_neither_shown_nor_handed_out(
+    client: Client, fake: FakeAgent, mode: str
+) -> None:
+    listed = [{"type": "function", "function": {"name": "read"}}]
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": listed}}
+    answer = await ask(
+        client, f'{CALL}[[then]][[call:read {{"filePath": "/a"}}]]', tool_choice=choice
+    )
+    assert calls(answer) == [("read", {"filePath": "/a"})]
+    assert "Run a command" not in fake.runs()[0]["prompt"]
+    assert ("You must call a tool" in fake.runs()[0]["prompt"]) == (mode == "required")
+
+
+async def test_over_the_relay_a_tool_that_is_not_allowed_does_not_exist(client: Client) -> None:
+    tools = [{"type": "function", "name": name} for name in ("bash", "read")]
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": tools[1:]}
+    prompt = '[[relay:bash {"command": "ls"}]][[relay:read {"filePath": "/a"}]][[text:Done.]]'
+    body = {"model": "auto", "input": prompt, "tools": tools, "tool_choice": choice}
+    async with client.session.post(client.url("/v1/responses"), json=body) as response:
+        output = (await response.json())["output"]
+    assert [item["name"] for item in output if item["type"] == "function_call"] == ["read"]
+
+
 async def test_parallel_calls_can_be_forbidden(client: Client) -> None:
     one = await ask(client, CALL + CALL + "[[hang]]", parallel_tool_calls=False)
     assert len(calls(one)) == 1
