@@ -67,13 +67,7 @@ class Admission:
     def has_key(self, headers: Mapping[str, str]) -> bool:
         if not self._key:
             return True
-        scheme, _, bearer = _authorization(headers).partition(" ")
-        offered = [headers.get("x-api-key", "")]
-        if scheme.lower() == "bearer":
-            offered.append(bearer.strip())
-        elif scheme.lower() == "basic":
-            offered.append(_password(bearer))
-        return any([_same(self._key, key) for key in offered])  # noqa: C419 - all, always
+        return any([_same(self._key, key) for key in _offered(headers)])  # noqa: C419 - all, always
 
     def check_key(self, headers: Mapping[str, str]) -> None:
         if not self.has_key(headers):
@@ -81,9 +75,20 @@ class Admission:
 
 
 def caller_of(headers: Mapping[str, str]) -> str:
-    """Who asks, as far as the key tells, without keeping the key."""
-    offered = f"{_authorization(headers)}\0{headers.get('x-api-key', '')}"
+    """Who asks, as far as the key tells, without keeping the key: the same in whatever header it
+    comes. All who offer none are one."""
+    keys = sorted(set(filter(None, _offered(headers))))
+    offered = "\0".join(keys) or _authorization(headers)
     return hashlib.blake2b(offered.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def _offered(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys that a request comes with."""
+    scheme, _, value = _authorization(headers).partition(" ")
+    named = headers.get("x-api-key", "")
+    if scheme.lower() == "bearer":
+        return named, value.strip()
+    return (named, _password(value)) if scheme.lower() == "basic" else (named,)
 
 
 def _authorization(headers: Mapping[str, str]) -> str:

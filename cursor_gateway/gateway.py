@@ -114,12 +114,12 @@ class Gateway:
                     events = turn.feed(batch)
                     self._reply(run, turn)
                     if turn.over:
-                        await self._run_errands(turn, events)
+                        await self._run_errands(ask, turn, events)
                     if events:
                         told.feed(events)
                         record.passed_on(events)
                         yield events
-                    await self._run_errands(turn)
+                    await self._run_errands(ask, turn)
                     if turn.retry:
                         run = self._ask_again(ask, run, turn, record)
             except BaseException as error:
@@ -168,7 +168,7 @@ class Gateway:
             return conversation
         return replace(conversation, tools=conversation.tools + bridged)
 
-    async def _run_errands(self, turn: Turn, events: Sequence[Event] = ()) -> None:
+    async def _run_errands(self, ask: Ask, turn: Turn, events: Sequence[Event] = ()) -> None:
         """If there are any; `events` is what the client gets once they are done."""
         calls = tuple(turn.errands)
         if not calls:
@@ -176,7 +176,7 @@ class Gateway:
         results = await asyncio.gather(*map(self.bridge.answer, calls))
         turn.executed(results)
         beside = [event.id for event in events if isinstance(event, ToolCall)]
-        self._errands.remember(beside, calls, results)
+        self._errands.remember(ask.caller, beside, calls, results)
 
     def _continued(self, ask: Ask, record: Record) -> Run | None:
         """The agent that waits for what `ask` brings."""
@@ -190,7 +190,7 @@ class Gateway:
         return self.agent.start(self._order(ask, *self._sessions.resumed(ask)), record)
 
     def _order(self, ask: Ask, chat: Chat | None = None, known: int = 0) -> Order:
-        conversation = self._errands.woven(ask.conversation)
+        conversation = self._errands.woven(ask.caller, ask.conversation)
         by_relay = self._is_by_relay(ask)
         return Order(conversation, ask.model, ask.directory, ask.caller, by_relay, chat, known)
 

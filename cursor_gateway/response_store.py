@@ -1,4 +1,5 @@
-"""Finished responses that clients may refer back to: in memory only, and bounded."""
+"""Finished responses that clients may refer back to: in memory only, bounded, and each for the
+caller alone who got it."""
 
 from __future__ import annotations
 
@@ -6,6 +7,9 @@ from collections import OrderedDict
 from typing import Any
 
 import orjson
+
+# A caller and the id of a response.
+Key = tuple[str, str]
 
 
 class ResponseStore:
@@ -17,24 +21,45 @@ class ResponseStore:
     def __init__(self, max_bytes: int, max_count: int = 1000) -> None:
         self._max_bytes = max_bytes
         self._max_count = max_count
-        self._values: OrderedDict[str, bytes] = OrderedDict()
+        self._values: OrderedDict[Key, bytes] = OrderedDict()
         self._bytes = 0
 
-    def get(self, response_id: str) -> Any:
-        """The value, or None where it is gone or never was."""
-        if response_id not in self._values:
-            return None
-        self._values.move_to_end(response_id)
-        return orjson.loads(self._values[response_id])
+    def of(self, caller: str) -> ResponsesOf:
+        """What this caller has here; for anybody else it does not exist."""
+        return ResponsesOf(self, caller)
 
-    def put(self, response_id: str, value: dict[str, Any]) -> None:
+    def get(self, key: Key) -> Any:
+        """The value, or None where it is gone or never was."""
+        if key not in self._values:
+            return None
+        self._values.move_to_end(key)
+        return orjson.loads(self._values[key])
+
+    def put(self, key: Key, value: dict[str, Any]) -> None:
         packed = orjson.dumps(value)
         if len(packed) > self._max_bytes:
             return
-        self._values[response_id] = packed
+        self._values[key] = packed
         self._bytes += len(packed)
         while self._bytes > self._max_bytes or len(self._values) > self._max_count:
             self.remove(next(iter(self._values)))
 
+    def remove(self, key: Key) -> None:
+        self._bytes -= len(self._values.pop(key))
+
+
+class ResponsesOf:
+    """The responses of one caller."""
+
+    def __init__(self, store: ResponseStore, caller: str) -> None:
+        self._store = store
+        self._caller = caller
+
+    def get(self, response_id: str) -> Any:
+        return self._store.get((self._caller, response_id))
+
+    def put(self, response_id: str, value: dict[str, Any]) -> None:
+        self._store.put((self._caller, response_id), value)
+
     def remove(self, response_id: str) -> None:
-        self._bytes -= len(self._values.pop(response_id))
+        self._store.remove((self._caller, response_id))

@@ -251,7 +251,7 @@ class Server:
         async def converse(request: web.Request) -> web.StreamResponse:
             check_content_type(request.headers.get("Content-Type", ""))
             body = await read_body(request)
-            exchange = self._parse(dialect, parse_body(body))
+            exchange = self._parse(dialect, parse_body(body), request)
             record = request[RECORD]
             record.model, record.stream = exchange.conversation.model, exchange.stream
             self._journal.note_request(record, body)
@@ -275,10 +275,10 @@ class Server:
                 record=record,
             )
 
-    def _parse(self, dialect: Dialect, body: Mapping[str, Any]) -> Exchange:
+    def _parse(self, dialect: Dialect, body: Mapping[str, Any], request: web.Request) -> Exchange:
         """Responses is the one dialect whose requests may refer to earlier ones."""
         if dialect is responses:
-            return responses.parse(body, self._kept)
+            return responses.parse(body, self._kept.of(caller_of(request.headers)))
         return dialect.parse(body)
 
     async def _list_tools(self, request: web.Request) -> web.Response:

@@ -54,7 +54,7 @@ class Ask:
     conversation: Conversation
     model: str
     directory: Path | None
-    # Whose request it is: a digest of the key that it came with.
+    # Whose request it is: a digest of the key that it came with. Nobody else can name its calls.
     caller: str = ""
     may_resume: bool = True
 
@@ -83,6 +83,7 @@ class Ask:
 @dataclass(slots=True)
 class _Parked:
     run: Run
+    caller: str
     scope: Hashable
     seen: History
     calls: frozenset[str]
@@ -130,7 +131,7 @@ class Sessions:
         runs = self._runs()
         if len(runs) >= MAX_PARKED:
             self._stop(runs[0])
-        parked = _Parked(run, ask.scope, seen, frozenset(call.id for call in calls))
+        parked = _Parked(run, ask.caller, ask.scope, seen, frozenset(call.id for call in calls))
         seconds = self._seconds
         if ends_the_task(ask.conversation, [call.name for call in calls]):
             seconds = min(seconds, _COMPLAINS_WITHIN)
@@ -148,7 +149,8 @@ class Sessions:
         # Calls without a result, too: their client has moved on.
         asked = [part.id for m in past[-1:] for part in m.parts if isinstance(part, ToolCall)]
         ids = [*asked, *(result.id for result in results)]
-        found = {id(p): p for each in ids if (p := self._parked.get(each))}
+        waiting = (p for each in ids if (p := self._parked.get(each)))
+        found = {id(parked): parked for parked in waiting if parked.caller == ask.caller}
         if not found:
             if any(self._call_ids.is_ours(result.id) for result in results):
                 log.debug("nothing waits for these results any more")
@@ -184,7 +186,7 @@ class Sessions:
         if line is None or not parked.run.is_waiting:
             return "it waits no longer"
         if parked.scope != ask.scope:
-            return "another model, workspace or key"
+            return "another model or workspace"
         if not line.tools.are_all_in(ask.conversation.callable_tools):
             return "other tools"
         if not line.may_offer(ask.conversation.callable_tools):

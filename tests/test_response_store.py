@@ -9,7 +9,7 @@ from cursor_gateway.response_store import ResponseStore
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    store = ResponseStore(max_bytes=1000, max_count=2)
+    store = ResponseStore(max_bytes=1000, max_count=2).of("me")
     store.put("a", {"n": 1})
     store.put("b", {"n": 2})
     assert store.get("a") == {"n": 1}
@@ -18,7 +18,7 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
 
 
 def test_bytes_are_counted_and_given_back() -> None:
-    store = ResponseStore(max_bytes=100)
+    store = ResponseStore(max_bytes=100).of("me")
     store.put("a", {"text": "x" * 40})
     store.put("b", {"text": "x" * 40})
     assert store.get("a") is None and store.get("b") is not None
@@ -28,14 +28,14 @@ def test_bytes_are_counted_and_given_back() -> None:
 
 
 def test_a_value_that_is_too_large_displaces_nothing() -> None:
-    store = ResponseStore(max_bytes=30)
+    store = ResponseStore(max_bytes=30).of("me")
     store.put("a", {"n": 1})
     store.put("b", {"text": "x" * 100})
     assert store.get("a") == {"n": 1} and store.get("b") is None
 
 
 def test_what_is_kept_cannot_be_changed_from_outside() -> None:
-    store = ResponseStore(max_bytes=1000)
+    store = ResponseStore(max_bytes=1000).of("me")
     value = {"items": [1]}
     store.put("a", value)
     value["items"].append(2)
@@ -43,11 +43,21 @@ def test_what_is_kept_cannot_be_changed_from_outside() -> None:
     assert store.get("a") == {"items": [1]}
 
 
+def test_each_caller_has_its_own_and_all_share_the_room() -> None:
+    store = ResponseStore(max_bytes=1000, max_count=2)
+    mine, yours = store.of("me"), store.of("you")
+    mine.put("a", {"n": 1})
+    assert yours.get("a") is None
+    yours.put("a", {"n": 2})
+    yours.put("b", {"n": 3})
+    assert mine.get("a") is None and yours.get("a") == {"n": 2}
+
+
 @given(st.lists(st.text(max_size=50)), st.integers(1, 200), st.integers(1, 5))
 def test_the_bounds_hold_and_the_newest_that_fits_is_there(
     texts: list[str], max_bytes: int, max_count: int
 ) -> None:
-    store = ResponseStore(max_bytes, max_count)
+    store = ResponseStore(max_bytes, max_count).of("me")
     for at, text in enumerate(texts):
         store.put(str(at), {"text": text})
         found = [value for name in range(at + 1) if (value := store.get(str(name)))]

@@ -22,24 +22,30 @@ Done = tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]
 
 class Errands:
     def __init__(self) -> None:
-        # By the ids of the client's calls that were made together with them.
-        self._done: OrderedDict[str, Done] = OrderedDict()
+        # By the caller and the ids of its calls that were made together with them.
+        self._done: OrderedDict[tuple[str, str], Done] = OrderedDict()
 
     def remember(
-        self, beside: Sequence[str], calls: Sequence[ToolCall], results: Sequence[ToolResult]
+        self,
+        caller: str,
+        beside: Sequence[str],
+        calls: Sequence[ToolCall],
+        results: Sequence[ToolResult],
     ) -> None:
-        self._done |= dict.fromkeys(beside, (tuple(calls), tuple(results)))
+        done = tuple(calls), tuple(results)
+        self._done |= {(caller, call_id): done for call_id in beside}
         while len(self._done) > _MOST or sum(map(_size, self._done.values())) > _MOST_TEXT:
             self._done.popitem(last=False)
 
-    def woven(self, conversation: Conversation) -> Conversation:
-        """`conversation` with what was done beside its calls; as many messages as before."""
+    def woven(self, caller: str, conversation: Conversation) -> Conversation:
+        """The caller's `conversation` with what was done beside its calls; as many messages as
+        before."""
         if not self._done:
             return conversation
         messages = list(conversation.messages)
         woven: list[Done] = []
         for at, message in enumerate(conversation.messages):
-            done = self._done_beside(message)
+            done = self._done_beside(caller, message)
             if done is None or done in woven:
                 continue
             answers = (n for n in range(at + 1, len(messages)) if messages[n].role != "assistant")
@@ -51,8 +57,8 @@ class Errands:
                 messages[place] = Message(messages[place].role, (*results, *messages[place].parts))
         return replace(conversation, messages=tuple(messages))
 
-    def _done_beside(self, message: Message) -> Done | None:
-        calls = (part.id for part in message.parts if isinstance(part, ToolCall))
+    def _done_beside(self, caller: str, message: Message) -> Done | None:
+        calls = ((caller, part.id) for part in message.parts if isinstance(part, ToolCall))
         return next((self._done[call] for call in calls if call in self._done), None)
 
 

@@ -121,25 +121,26 @@ def test_what_was_done_beside_a_call_is_woven_in_where_it_was() -> None:
     errands = Errands()
     ours, theirs = ToolCall("1", "mcp__notes__echo", "{}"), ToolCall("2", "bash", "{}")
     done, answer = ToolResult("1", (Text("noted"),)), ToolResult("2", (Text("a.txt"),))
-    errands.remember(["2"], [ours], [done])
+    errands.remember("me", ["2"], [ours], [done])
     asked = Message("user", (Text("Hi"),))
     conversation = Conversation(
         "auto", (asked, Message("assistant", (theirs,)), Message("user", (answer,)))
     )
-    assert errands.woven(conversation).messages == (
+    assert errands.woven("me", conversation).messages == (
         asked,
         Message("assistant", (theirs, ours)),
         Message("user", (done, answer)),
     )
     unfinished = Conversation("auto", conversation.messages[:2])
-    assert errands.woven(unfinished) == unfinished
-    assert Errands().woven(conversation) == conversation
+    assert errands.woven("me", unfinished) == unfinished
+    assert errands.woven("another", conversation) == conversation
+    assert Errands().woven("me", conversation) == conversation
 
 
 def test_it_is_woven_in_once_however_a_client_writes_the_turn() -> None:
     errands = Errands()
     ours = ToolCall("1", "mcp__notes__echo", "{}")
-    errands.remember(["2", "3"], [ours], [ToolResult("1", ())])
+    errands.remember("me", ["2", "3"], [ours], [ToolResult("1", ())])
     second, third = ToolCall("2", "bash", "{}"), ToolCall("3", "bash", "{}")
     messages = (
         Message("assistant", (second,)),
@@ -148,7 +149,7 @@ def test_it_is_woven_in_once_however_a_client_writes_the_turn() -> None:
         Message("assistant", (third,)),
         Message("user", (ToolResult("3", ()),)),
     )
-    woven = errands.woven(Conversation("auto", messages)).messages
+    woven = errands.woven("me", Conversation("auto", messages)).messages
     parts = [part for message in woven for part in message.parts]
     assert parts.count(ours) == 1 and parts.count(ToolResult("1", ())) == 1
     assert woven[2].parts[0] == ToolResult("1", ())
@@ -158,12 +159,12 @@ def test_not_everything_is_remembered_for_ever() -> None:
     errands = Errands()
     call, result = ToolCall("x", "mcp__notes__echo", "{}"), ToolResult("x", ())
     for number in range(600):
-        errands.remember([str(number)], [call], [result])
-    errands.remember(["big"], [call], [ToolResult("x", (Text("x" * 50_000_000),))])
-    errands.remember(["599"], [call], [result])
+        errands.remember("me", [str(number)], [call], [result])
+    errands.remember("me", ["big"], [call], [ToolResult("x", (Text("x" * 50_000_000),))])
+    errands.remember("me", ["599"], [call], [result])
     old, new = (
         Conversation("auto", (Message("assistant", (ToolCall(n, "b", "{}"),)), Message("user", ())))
         for n in ("0", "599")
     )
-    assert errands.woven(old) == old
-    assert len(errands.woven(new).messages[1].parts) == 1
+    assert errands.woven("me", old) == old
+    assert len(errands.woven("me", new).messages[1].parts) == 1
