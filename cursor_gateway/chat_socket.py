@@ -22,7 +22,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from cursor_gateway import request_ids
 from cursor_gateway.body import parse_body
-from cursor_gateway.delivery import REQUEST_ID, Batches, Delivery
+from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery
 from cursor_gateway.dialects import Exchange, chat
 from cursor_gateway.errors import AnswerInProgress, GatewayError, InvalidMessage, WebSocketExpected
 from cursor_gateway.journal import Journal, Record, client_of
@@ -168,6 +168,7 @@ class _Connection:
         client = client_of(self._request.headers.get("User-Agent", ""))
         record = Record(self._request_id, client, "chat")
         request_ids.CURRENT.set(record.id)
+        self._request[RECORD] = record
         try:
             # A client that is gone gets no word; the record says so without one, too.
             with suppress(ConnectionError):

@@ -31,7 +31,7 @@ from cursor_gateway.presence import state_folder
 from cursor_gateway.settings import Settings
 
 RUNNING, COMPLETE, CLIENT_GONE = "running", "complete", "client_gone"
-# What the server notes for a client that did not wait for a status.
+# What the server notes for a client that did not wait for the end, whatever it had been sent.
 NO_STATUS = 499
 
 RECENT = 500
@@ -149,10 +149,18 @@ class Record:
     def end(self) -> None:
         if self.outcome == RUNNING:
             self.outcome = COMPLETE if self.status is not None else CLIENT_GONE
-        self.status = self.status or NO_STATUS
+        if self.outcome == CLIENT_GONE or self.status is None:
+            self.status = NO_STATUS
         self.mark("end")
 
     # Reading
+
+    def left_of(self, seconds: float) -> float:
+        """What is left of so many seconds for the answer; all of them while none is under way."""
+        started = self.timeline.get("started")
+        if started is None or self.outcome != RUNNING:
+            return seconds
+        return max(0.0, self._began + started + seconds - time.monotonic())
 
     @property
     def duration(self) -> float:

@@ -76,6 +76,7 @@ class Server:
         # A handler is cancelled when its client leaves: that is what stops the agent.
         self._runner = Runner(
             self._application(),
+            total_timeout=settings.total_timeout,
             handler_cancellation=True,
             access_log=None,
             shutdown_timeout=_FAREWELL,

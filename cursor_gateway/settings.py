@@ -117,7 +117,9 @@ class Settings:
         "Seconds of silence after which an agent is given up; four times that in a tool call.",
     )
     total_timeout: float = setting(
-        3600.0, "CURSOR_GATEWAY_TOTAL_TIMEOUT", "Seconds that one answer may take in all."
+        3600.0,
+        "CURSOR_GATEWAY_TOTAL_TIMEOUT",
+        "Seconds that one answer may take in all, its reading by the client included.",
     )
     keep_alive: float = setting(
         15.0,

@@ -539,6 +539,10 @@ class Run:
         for number in range(int(count)):
             self.do_text(f"{number} ")
 
+    def do_pour(self, megabytes: str) -> None:
+        for _ in range(int(megabytes)):
+            self.do_text("x" * 1024 * 1024)
+
     def do_slowly(self, count: str) -> None:
         for number in range(int(count)):
             self.do_text(f"{number} ")
