@@ -6,11 +6,11 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cursor_gateway.settings import Settings, SettingsError
+from cursor_gateway.settings import Limits, Settings, SettingsError
 from cursor_gateway.settings_sources import load
 from cursor_gateway.terminal import complete, config_option, json_option, print_json, stderr_console
 
@@ -19,7 +19,23 @@ if TYPE_CHECKING:
 
 Found = list[tuple[str, "Finding"]]
 
+_HOLDS = Limits(0.1, 3600)
+
 _STYLES = {"ok": "green", "note": "yellow", "fault": "bold red", "skipped": "dim"}
+
+
+class _Hold(click.ParamType[float]):
+    """Click's own range lets `nan` through."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = float(click.FLOAT.convert(value, param, ctx))
+        if not _HOLDS.allow(seconds):
+            self.fail(f"{value} is not {_HOLDS}.", param, ctx)
+        return seconds
 
 
 @click.command()
@@ -28,7 +44,7 @@ _STYLES = {"ok": "green", "note": "yellow", "fault": "bold red", "skipped": "dim
 @click.option(
     "--hold",
     "holds",
-    type=click.FloatRange(min=0.1),
+    type=_Hold(),
     multiple=True,
     default=(45.0, 70.0),
     show_default=True,

@@ -42,11 +42,11 @@ _COLUMNS: tuple[tuple[str, int, Callable[[Mapping[str, Any]], str]], ...] = (
 def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     if value is None:
         return None
-    if found := re.fullmatch(r"(\d{1,6})([smhd])", value):
-        return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
     try:
+        if found := re.fullmatch(r"(\d{1,6})([smhd])", value):
+            return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
         return datetime.fromisoformat(value).astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise click.BadParameter(
             f"{value!r} is neither like 30s, 10m, 2h or 3d nor a date."
         ) from None

@@ -16,8 +16,51 @@ class SettingsError(Exception):
     """A setting that cannot be used; the message says which, where it stands and what fits."""
 
 
-def setting(default: Any, env: str, help: str, *, secret: bool = False, choices: str = "") -> Any:
-    metadata = {"env": env, "help": help, "secret": secret, "choices": tuple(choices.split())}
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Which numbers a setting may have."""
+
+    least: float
+    most: float
+    # Whether `least` itself is too little.
+    is_open: bool = False
+
+    def allow(self, number: float) -> bool:
+        """Never what is no number at all, which compares with nothing."""
+        is_enough = self.least < number if self.is_open else self.least <= number
+        return is_enough and number <= self.most
+
+    def __str__(self) -> str:
+        if self.is_open:
+            return f"more than {self.least} and at most {self.most}"
+        return f"between {self.least} and {self.most}"
+
+
+# What is longer is no time-out, and may be no number that can be counted with.
+_TEN_YEARS = 10 * 365 * 86_400
+_SECONDS = Limits(0, _TEN_YEARS, is_open=True)
+_SECONDS_OR_NONE = Limits(0, _TEN_YEARS)
+_COUNT = Limits(1, 10**9)
+_COUNT_OR_NONE = Limits(0, 10**9)
+
+
+def setting(
+    default: Any,
+    env: str,
+    help: str,
+    limits: Limits | None = None,
+    *,
+    secret: bool = False,
+    choices: str = "",
+) -> Any:
+    """`limits` is for numbers, and each of them has some."""
+    metadata = {
+        "env": env,
+        "help": help,
+        "limits": limits,
+        "secret": secret,
+        "choices": tuple(choices.split()),
+    }
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -28,7 +71,12 @@ class Settings:
     host: str = setting(
         "127.0.0.1", "HOST", "Address to listen on. Any other than loopback needs `api_key`."
     )
-    port: int = setting(32124, "PORT", "Port to listen on; 0 takes a free one.")
+    port: int = setting(
+        32124,
+        "PORT",
+        "Port to listen on; 0 takes a free one.",
+        Limits(0, 65535),
+    )
     api_key: str = setting(
         "",
         "CURSOR_GATEWAY_API_KEY",
@@ -46,7 +94,10 @@ class Settings:
         "Origins of web pages besides loopback that may use the gateway, such as `https://chat.example.com`.",
     )
     max_body_mb: int = setting(
-        64, "CURSOR_GATEWAY_MAX_BODY_MB", "Largest request body, in megabytes."
+        64,
+        "CURSOR_GATEWAY_MAX_BODY_MB",
+        "Largest request body, in megabytes.",
+        _COUNT,
     )
     agent_executable: str = setting(
         "",
@@ -97,64 +148,83 @@ class Settings:
         "CURSOR_GATEWAY_ALIASES",
         "Other names for models: `fast=composer-2.5-fast,best=claude-opus-5-thinking-high`.",
     )
-    slots: int = setting(10, "CURSOR_GATEWAY_SLOTS", "How many agents may run at once.")
+    slots: int = setting(
+        10,
+        "CURSOR_GATEWAY_SLOTS",
+        "How many agents may run at once.",
+        _COUNT,
+    )
     queue: int = setting(
-        100, "CURSOR_GATEWAY_QUEUE", "How many requests may wait for a slot before 429."
+        100,
+        "CURSOR_GATEWAY_QUEUE",
+        "How many requests may wait for a slot before 429.",
+        _COUNT_OR_NONE,
     )
     warm: int = setting(
         1,
         "CURSOR_GATEWAY_WARM",
         "How many agents are kept started for the next request of the same kind; 0 keeps none.",
+        _COUNT_OR_NONE,
     )
     first_event_timeout: float = setting(
         120.0,
         "CURSOR_GATEWAY_FIRST_EVENT_TIMEOUT",
         "Seconds in which a started agent must say its first word.",
+        _SECONDS,
     )
     idle_timeout: float = setting(
         300.0,
         "CURSOR_GATEWAY_IDLE_TIMEOUT",
         "Seconds of silence after which an agent is given up; four times that in a tool call.",
+        _SECONDS,
     )
     total_timeout: float = setting(
         3600.0,
         "CURSOR_GATEWAY_TOTAL_TIMEOUT",
         "Seconds that one answer may take in all, its reading by the client included.",
+        _SECONDS,
     )
     keep_alive: float = setting(
         15.0,
         "CURSOR_GATEWAY_KEEP_ALIVE",
         "Seconds of silence after which a stream gets an SSE comment.",
+        _SECONDS,
     )
     heartbeat: float = setting(
         120.0,
         "CURSOR_GATEWAY_HEARTBEAT",
         "Seconds of silence after which a stream gets an empty event, as some ignore comments.",
+        _SECONDS,
     )
     shutdown_grace: float = setting(
         10.0,
         "CURSOR_GATEWAY_SHUTDOWN_GRACE",
         "Seconds that running answers get to finish after the first Ctrl-C or SIGTERM.",
+        _SECONDS_OR_NONE,
     )
     shutdown_delay: float = setting(
         0.0,
         "CURSOR_GATEWAY_SHUTDOWN_DELAY",
         "Seconds before that in which it still serves but `/health` says 503, for a balancer.",
+        _SECONDS_OR_NONE,
     )
     max_prompt_mb: int = setting(
         32,
         "CURSOR_GATEWAY_MAX_PROMPT_MB",
         "Longest conversation, as the agent reads it, in megabytes; more is refused, never cut.",
+        _COUNT,
     )
     kept_responses_mb: int = setting(
         64,
         "CURSOR_GATEWAY_KEPT_RESPONSES_MB",
         "Megabytes of finished Responses kept in memory, for `previous_response_id`; 0 keeps none.",
+        _COUNT_OR_NONE,
     )
     tool_loop_max_repeat: int = setting(
         2,
         "TOOL_LOOP_MAX_REPEAT",
         "How often a tool call may be repeated with the same result before it is stopped.",
+        _COUNT_OR_NONE,
     )
     tool_channel: str = setting(
         "auto",
@@ -168,6 +238,7 @@ class Settings:
         "CURSOR_GATEWAY_RELAY_HOLD",
         "Seconds that a call over the relay is held before the agent gets a ticket to wait with. "
         "The CLI gives up after 60.",
+        _SECONDS,
     )
     session_reuse: bool = setting(
         True,
@@ -178,6 +249,7 @@ class Settings:
         900.0,
         "CURSOR_GATEWAY_SESSION_TTL",
         "Seconds that an agent waits for the client's results, and that a finished chat is kept.",
+        _SECONDS,
     )
     show_activity: bool = setting(
         False,
@@ -208,11 +280,13 @@ class Settings:
         60.0,
         "CURSOR_GATEWAY_MCP_CONNECT_TIMEOUT",
         "Seconds in which an MCP server must be ready; the first `npx` of one downloads it.",
+        _SECONDS,
     )
     mcp_call_timeout: float = setting(
         120.0,
         "CURSOR_GATEWAY_MCP_CALL_TIMEOUT",
         "Seconds that an MCP server may be silent in a call, where its entry has no `timeout`.",
+        _SECONDS,
     )
     mcp_call_endpoint: bool = setting(
         False,
@@ -223,6 +297,7 @@ class Settings:
         50,
         "CURSOR_GATEWAY_JOURNAL_MB",
         "Megabytes that the journal of requests may take on disk, in all; 0 writes none.",
+        _COUNT_OR_NONE,
     )
     record_prompts: bool = setting(
         False,
@@ -230,7 +305,10 @@ class Settings:
         "Put what was asked and answered into the journal, too.",
     )
     auth_check_timeout_ms: int = setting(
-        15000, "CURSOR_ACP_AUTH_CHECK_TIMEOUT", "Milliseconds that `cursor-agent status` may take."
+        15000,
+        "CURSOR_ACP_AUTH_CHECK_TIMEOUT",
+        "Milliseconds that `cursor-agent status` may take.",
+        Limits(1, _TEN_YEARS * 1000),
     )
     debug: bool = setting(
         False, "CURSOR_DEBUG", "Log in detail. Prompts and secrets stay out of it."

@@ -37,6 +37,8 @@ def configuration() -> str:
             f"- environment: `{spec.metadata['env']}`",
             f"- default: `{value}`" if value else "- default: not set",
         ]
+        if limits := spec.metadata["limits"]:
+            facts.append(f"- {limits}")
         if choices:
             facts.append(f"- one of: {', '.join(f'`{choice}`' for choice in choices)}")
         if name in RELOADED:

@@ -169,3 +169,18 @@ def test_a_wrong_word_is_one_clear_line(
     assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("serve", "--queue", "-5"), "queue (flag) must be between 0 and 1000000000, not -5."),
+        (("serve", "--keep-alive", "nan"), "keep_alive (flag) must be more than 0 and at most"),
+        (("doctor", "--live", "--hold", "nan"), "nan is not between 0.1 and 3600."),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused(
+    fake: FakeAgent, words: tuple[str, ...], complaint: str
+) -> None:
+    done = run(fake, *words)
+    assert done.returncode == 2 and complaint in done.stderr

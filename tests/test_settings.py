@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import dataclasses
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +60,10 @@ def test_lists_and_pairs_are_read_from_text_and_from_toml(tmp_path: Path) -> Non
         ("port = ", "cannot be read"),
         ("port = 'x'", "must be a whole number"),
         ("port = 70000", "between 0 and 65535"),
-        ("slots = 0", "must be at least 1"),
+        ("slots = 0", "must be between 1 and 1000000000, not 0"),
+        ("slots = true", "must be a whole number"),
+        ("slots = 2.5", "must be a whole number"),
+        ("keep_alive = true", "must be a number"),
         ("keep_alive = 0", "must be more than 0"),
         ("debug = 'perhaps'", "must be true or false"),
         ("aliases = 'x'", "must be pairs"),
@@ -98,6 +104,34 @@ def test_the_file_is_looked_for_where_files_of_its_kind_lie(tmp_path: Path) -> N
     assert config_file({"HOME": "/h"}) == Path("/h/.config/cursor-gateway/config.toml")
     with pytest.raises(SettingsError, match="no configuration file"):
         load({}, {}, tmp_path / "missing")
+
+
+NUMBERS = [spec for spec in FIELDS.values() if spec.type in ("int", "float")]
+
+
+@pytest.mark.parametrize("spec", NUMBERS, ids=lambda spec: spec.name)
+def test_a_number_out_of_range_is_refused_wherever_it_comes_from(
+    tmp_path: Path, spec: dataclasses.Field[Any]
+) -> None:
+    limits, file = spec.metadata["limits"], tmp_path / "c.toml"
+    too_much = ["-5", str(limits.most * 2)] + (["nan", "inf", "-inf"] * (spec.type == "float"))
+    for number in too_much:
+        said = re.escape(f"must be {limits}, not {float(number) if '.' in number else number}")
+        file.write_text(f"{spec.name} = {number}")
+        with pytest.raises(SettingsError, match=rf"^{spec.name} \(flag\) must be "):
+            load({spec.name: number}, {})
+        with pytest.raises(SettingsError, match=rf"^{spec.name} \(env {spec.metadata['env']}\) "):
+            load({}, {spec.metadata["env"]: number})
+        with pytest.raises(SettingsError, match=rf"^{spec.name} \(file .*{said}"):
+            load({}, {}, file)
+    assert limits.allow(spec.default)
+
+
+def test_the_ends_of_a_range_are_within_it() -> None:
+    assert load({"port": 0}, {}).settings.port == 0
+    assert load({"port": 65535}, {}).settings.port == 65535
+    assert load({"slots": 3.0}, {}).settings.slots == 3
+    assert load({"keep_alive": "0.01"}, {}).settings.keep_alive == 0.01
 
 
 def test_every_setting_has_a_name_of_its_own_and_a_sentence() -> None:
