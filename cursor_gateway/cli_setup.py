@@ -222,7 +222,6 @@ def _overview(base_url: str, settings: Settings, as_json: bool) -> None:
 
 def _offer(installed: list[str], base_url: str, settings: Settings) -> None:
     from cursor_gateway.clients import CLIENTS
-    from cursor_gateway.setup import plans
 
     if not (installed and sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo("\ncursor-gateway setup CLIENT shows what it would set in its file.")
@@ -231,10 +230,25 @@ def _offer(installed: list[str], base_url: str, settings: Settings) -> None:
     if name == "none":
         return
     target = _target(CLIENTS[name], base_url, (), settings)
-    changes = plans(CLIENTS[name], target, os.environ)
-    _show(CLIENTS[name], changes, target, as_json=False)
-    if not _are_done(changes) and click.confirm("Write it"):
-        _write(CLIENTS[name], changes, target, as_json=False)
+    while not _is_settled(CLIENTS[name], target):
+        pass
+
+
+def _is_settled(client: Client, target: Target) -> bool:
+    """Show what would be written, and write it if it is wanted, unless that is another thing by
+    then: a client that runs may write its file at any moment."""
+    from cursor_gateway.setup import FileChanged, plans
+
+    changes = plans(client, target, os.environ)
+    _show(client, changes, target, as_json=False)
+    if _are_done(changes) or not click.confirm("Write it"):
+        return True
+    try:
+        _write(client, changes, target, as_json=False)
+    except FileChanged as error:
+        click.echo(f"{error}\n", err=True)
+        return False
+    return True
 
 
 def _are_done(changes: Sequence[Plan]) -> bool:

@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cursor_gateway import __version__, presence
+from cursor_gateway import __version__, foreign_files, presence
 from cursor_gateway.account import cursor_files
 from cursor_gateway.agents import isolation, process_tree
 from cursor_gateway.core.models import resolve
@@ -203,10 +203,12 @@ def _race_traces(file: Path) -> Iterator[Finding]:
     draft, broken = file.with_name("cli-config.json.tmp"), file.with_name("cli-config.json.bad")
     try:
         if file.exists():
-            json.loads(file.read_text())
-    except ValueError:
-        fix = shlex.join(["mv", "--", str(file), str(broken)])
-        yield Finding("fault", f"{file} is not JSON; agents started together broke it", fix=fix)
+            json.loads(foreign_files.read(file))
+    except (OSError, ValueError, RecursionError) as error:
+        words = f"{file} is not JSON; agents started together broke it"
+        if isinstance(error, OSError):
+            words = f"{file} cannot be read: {error.strerror}"
+        yield Finding("fault", words, fix=shlex.join(["mv", "--", str(file), str(broken)]))
     if draft.exists() and time.time() - draft.stat().st_mtime > TMP_IS_STALE_AFTER:
         fix = shlex.join(["rm", "--", str(draft)])
         yield Finding("fault", f"{draft} was left by a start that failed", fix=fix)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cursor_gateway import foreign_files
 from cursor_gateway.account import cursor_files
 from cursor_gateway.doctor import EDITOR, Bench, Finding
 
@@ -75,9 +76,7 @@ def _unrestricted(env: Mapping[str, str]) -> Iterator[Finding]:
 def _content(file: Path) -> Mapping[str, Any]:
     """Of a JSON file; nothing where it is none, or longer than such files are."""
     try:
-        with file.open("rb") as opened:
-            data = opened.read(_MAX_BYTES + 1)
-        found = json.loads(data) if len(data) <= _MAX_BYTES else {}
+        found = json.loads(foreign_files.read(file, _MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -6,12 +6,11 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from cursor_gateway import foreign_files
 from cursor_gateway.core.mcp_config import ConfigFile, Configured, parse
 from cursor_gateway.settings import Settings
 
 _NAMES = ("opencode.json", "opencode.jsonc")
-# Nobody writes this much by hand; a device or a log named by mistake has more.
-_MAX_BYTES = 4 * 1024 * 1024
 
 
 def read_configuration(settings: Settings, env: Mapping[str, str]) -> Configured:
@@ -82,13 +81,7 @@ def _named_text(home: Path, file: str, named: str) -> str:
 
 
 def _text(path: Path) -> str:
-    if path.exists() and not path.is_file():
-        raise ValueError("it is not a file")
-    with path.open("rb") as file:
-        data = file.read(_MAX_BYTES + 1)
-    if len(data) > _MAX_BYTES:
-        raise ValueError("it is too long")
-    return data.decode()
+    return foreign_files.read(path).decode()
 
 
 def _home(env: Mapping[str, str]) -> Path:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from cursor_gateway import foreign_files
+
 Env = Mapping[str, str]
 
 NAME = "cursor-gateway"
@@ -153,8 +155,10 @@ def install(by: Keeper, what: Wanted, env: Env) -> Path:
     file = by.file(env)
     if file.exists():
         uninstall(by, env)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(by.text(what, env))
+    try:
+        foreign_files.replace(file, by.text(what, env).encode())
+    except OSError as error:
+        raise ServiceError(f"{file} cannot be written: {error.strerror}. {_BY_HAND}") from None
     try:
         for command in by.install_commands(file):
             _call(command, env)

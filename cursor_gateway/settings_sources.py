@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cursor_gateway.foreign_files import MAX_BYTES
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, SettingsError
 
 _PREFIX = "CURSOR_GATEWAY_"
@@ -72,8 +73,12 @@ def config_file(env: Mapping[str, str]) -> Path:
 
 def _read(path: Path, *, required: bool) -> Mapping[str, Any]:
     try:
+        # It may be a pipe, of a shell that decrypts it; but one that ends.
         with path.open("rb") as file:
-            written = tomllib.load(file)
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise SettingsError(f"{path} is too long to be a configuration file.")
+        written = tomllib.loads(content.decode())
     except FileNotFoundError:
         if required:
             raise SettingsError(f"There is no configuration file {path}.") from None

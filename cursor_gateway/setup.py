@@ -7,13 +7,12 @@ client or its owner has changed the file meanwhile, only our values are taken ou
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from cursor_gateway import foreign_files
 from cursor_gateway.client import FILE, NO_KEY, Client, ConfigFile, Env, Target
 from cursor_gateway.config_files import Unreadable, format_of
 from cursor_gateway.core.models import AUTO, Model
@@ -35,6 +35,10 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 class SetupError(Exception):
     """Why a client cannot be set up, for the person who asked."""
+
+
+class FileChanged(SetupError):
+    """The client has written its file since the change of it was planned."""
 
 
 class KeyRefused(SetupError):
@@ -101,7 +105,7 @@ def write(change: Plan, env: Env) -> Path:
         )
     _remember(folder, Kept(change.path, change.original, change.after))
     try:
-        _replace(change.path, change.after)
+        _replace(change.path, change.after, lambda: _check_unchanged(change.path, change.before))
     except SetupError:
         if kept is None:
             shutil.rmtree(folder)
@@ -132,10 +136,11 @@ def undo(file: ConfigFile, env: Env) -> Path:
             f"{kept.path} was changed since and cannot be read: {error}. It was {copy}."
         ) from None
     if before is None:
+        _check_unchanged(kept.path, now)
         # A link that led nowhere before does so again.
         kept.path.resolve().unlink(missing_ok=True)
     elif before != now:
-        _replace(kept.path, before)
+        _replace(kept.path, before, lambda: _check_unchanged(kept.path, now))
     shutil.rmtree(_folder(file, env))
     return kept.path
 
@@ -267,8 +272,8 @@ def _undone(kept: Kept, now: bytes | None) -> bytes | None:
 def _remembered(file: ConfigFile, env: Env) -> Kept | None:
     folder = _folder(file, env)
     try:
-        path = Path(json.loads((folder / "change.json").read_text())["path"])
-        return Kept(path, _read(folder / "before"), (folder / "written").read_bytes())
+        path = Path(json.loads(foreign_files.read(folder / "change.json"))["path"])
+        return Kept(path, _read(folder / "before"), foreign_files.read(folder / "written"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -277,7 +282,7 @@ def _remembered(file: ConfigFile, env: Env) -> Kept | None:
 
 def _remember(folder: Path, kept: Kept) -> None:
     with _told(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        foreign_files.make_folder(folder, 0o700)
     if kept.before is None:
         (folder / "before").unlink(missing_ok=True)
     else:
@@ -292,7 +297,7 @@ def _folder(file: ConfigFile, env: Env) -> Path:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return foreign_files.read(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -311,21 +316,14 @@ def _bytes(text: str, like: bytes | None) -> bytes:
     return (mark if (like or b"").startswith(mark) else b"") + text.encode()
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """All or nothing, through links, with the mode the file had; a new one may hold a key."""
-    place = path.resolve()
+def _replace(path: Path, content: bytes, look_again: Callable[[], object] = lambda: None) -> None:
     with _told(path):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        mode = place.stat().st_mode & 0o7777 if place.exists() else 0o600
-        descriptor, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            Path(draft).chmod(mode)
-            Path(draft).replace(place)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        foreign_files.replace(path, content, look_again)
+
+
+def _check_unchanged(path: Path, seen: bytes | None) -> None:
+    if _read(path) != seen:
+        raise FileChanged(f"{path} was changed meanwhile, so it was left alone. Try again.")
 
 
 @contextmanager

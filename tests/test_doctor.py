@@ -136,6 +136,12 @@ def broken_cli_config(fake: FakeAgent) -> None:
     cursor_file(fake, "cli-config.json", '{"version": 1, "permi')
 
 
+def pipes_for_files(fake: FakeAgent) -> None:
+    fake.cursor.mkdir()
+    for name in ("cli-config.json", "hooks.json"):
+        os.mkfifo(fake.cursor / name)
+
+
 def left_by_a_race(fake: FakeAgent) -> None:
     os.utime(cursor_file(fake, "cli-config.json.tmp", "{}"), (0, 0))
 
@@ -242,6 +248,7 @@ PLANTED: dict[Callable[[FakeAgent], None], tuple[str, str]] = {
     wrong_endpoint: ("models", "ENOTFOUND"),
     old_agent: ("agent-version", "2025.11.06-8fe8a63 is older"),
     broken_cli_config: ("config-race", "cli-config.json is not JSON"),
+    pipes_for_files: ("config-race", "cli-config.json cannot be read: it is not a file"),
     left_by_a_race: ("config-race", "left by a start that failed"),
     no_scratch: ("scratch", "TMPDIR names "),
     bad_mcp_servers: ("mcp", "two: it exited with code 1"),

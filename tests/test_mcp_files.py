@@ -101,10 +101,12 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     (project / "opencode.json").mkdir(parents=True)
     (project / "opencode.jsonc").write_bytes(b"\xff\xfe")
     (project / ".opencode").touch()
+    (tmp_path / "home/.config/opencode").mkdir(parents=True)
+    os.mkfifo(tmp_path / "home/.config/opencode/opencode.json")
     (tmp_path / "opencode.json").write_text(" " * 5_000_000)
     result = found(tmp_path / "home", project, {"OPENCODE_CONFIG": str(tmp_path / "missing")})
     told = {warning.rpartition("/")[2] for warning in result.warnings}
-    assert len(result.warnings) == 4
+    assert len(result.warnings) == 5
     assert "missing: named by OPENCODE_CONFIG, but not there" in told
     assert "opencode.json: cannot be read: it is too long" in told
     assert "opencode.json: cannot be read: it is not a file" in told

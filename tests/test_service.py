@@ -172,7 +172,7 @@ def test_what_a_service_cannot_do_is_one_clear_line(fake: FakeAgent, systemctl: 
         assert done.returncode == 1 and "There is no " in done.stderr
     fake.env["CURSOR_GATEWAY_SLOTS"] = "0"
     done = run(fake, "service", "install")
-    assert done.returncode == 2 and "must be at least 1" in done.stderr
+    assert done.returncode == 2 and "must be between 1" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="launchd is asked on macOS")

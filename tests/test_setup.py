@@ -7,6 +7,8 @@ import json
 import os
 import pty
 import re
+import select
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,8 +23,17 @@ from cursor_gateway.clients import CLIENTS
 from cursor_gateway.config_files import format_of
 from cursor_gateway.config_files.edits import plain
 from cursor_gateway.core.models import Model
-from cursor_gateway.setup import configured_key, files_of, plan, points, undo, write
-from tests.conftest import FakeAgent
+from cursor_gateway.setup import (
+    FileChanged,
+    configured_key,
+    files_of,
+    is_set_up,
+    plan,
+    points,
+    undo,
+    write,
+)
+from tests.conftest import WAIT_SECONDS, FakeAgent
 from tests.http.test_life import gateway_process
 from tests.test_cli import run
 
@@ -463,6 +474,114 @@ def test_alone_in_a_terminal_it_offers_what_is_installed(fake: FakeAgent) -> Non
     assert process.returncode == 0, said.decode()
     assert b"(claude-code, none)" in said and b"+++" in said
     assert points(CLIENTS["claude-code"], URL, fake.env) == "here"
+
+
+class Terminal:
+    """`cursor-gateway setup` in a terminal, with somebody who reads before they type."""
+
+    def __init__(self, fake: FakeAgent) -> None:
+        self.ours, theirs = pty.openpty()
+        program = [sys.executable, "-m", "cursor_gateway", "setup"]
+        self.process = subprocess.Popen(
+            program, env=fake.env, stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        self.said = b""
+
+    def read_until(self, words: bytes, times: int = 1) -> None:
+        while self.said.count(words) < times:
+            assert select.select([self.ours], [], [], WAIT_SECONDS)[0], self.said.decode()
+            self.said += os.read(self.ours, 4096)
+
+    def type(self, words: bytes) -> None:
+        os.write(self.ours, words)
+
+    def end(self) -> int:
+        code = self.process.wait(WAIT_SECONDS)
+        os.close(self.ours)
+        return code
+
+
+def test_what_the_client_wrote_while_the_change_was_on_the_screen_is_not_lost(
+    fake: FakeAgent,
+) -> None:
+    install(fake, "claude")
+    path = given(CLIENTS["claude-code"], fake)
+    terminal = Terminal(fake)
+    terminal.type(b"claude-code\n")
+    terminal.read_until(b"Write it")
+    path.write_text('{"theme": "chosen-meanwhile"}')
+    terminal.type(b"y\n")
+    terminal.read_until(b"was changed meanwhile")
+    assert path.read_text() == '{"theme": "chosen-meanwhile"}'
+    terminal.read_until(b"Write it", times=2)
+    assert b"chosen-meanwhile" in terminal.said.rpartition(b"was changed meanwhile")[2]
+    terminal.type(b"y\n")
+    terminal.read_until(b"Try:")
+    assert terminal.end() == 0
+    assert json.loads(path.read_text())["theme"] == "chosen-meanwhile"
+    assert points(CLIENTS["claude-code"], URL, fake.env) == "here"
+
+
+def test_a_plan_is_not_carried_out_on_another_file_than_it_was_made_for(fake: FakeAgent) -> None:
+    codex = CLIENTS["codex"]
+    path = given(codex, fake)
+    change = plan(codex, Target(URL, (Model("auto", "auto"),)), fake.env)
+    path.write_text("model = 'mine'\n")
+    with pytest.raises(FileChanged, match="was changed meanwhile"):
+        write(change, fake.env)
+    assert path.read_text() == "model = 'mine'\n" and [path] == list(path.parent.iterdir())
+    assert not is_set_up(codex, fake.env)
+    path.unlink()
+    with pytest.raises(FileChanged, match="was changed meanwhile"):
+        write(change, fake.env)
+    assert not path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_whose_file_it_is_does_not_change_where_root_sets_a_client_up(
+    fake: FakeAgent, tmp_path: Path
+) -> None:
+    """As with `sudo`, which leaves HOME as it is on some systems."""
+    somebody = (4242, 4343)
+    os.chown(tmp_path, *somebody)
+    codex, pi = given(CLIENTS["codex"], fake), CLIENTS["pi"].config(fake.env)
+    os.chown(codex, *somebody)
+    codex.chmod(0o640)
+    for name in ("codex", "pi"):
+        ok(run(fake, "setup", name, "--write", *CHOICE))
+    state = Path(fake.env["XDG_STATE_HOME"])
+    made = [codex, pi, pi.parent, state, *state.rglob("*")]
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in made} == {somebody}
+    assert (codex.stat().st_mode & 0o777, pi.stat().st_mode & 0o777) == (0o640, 0o600)
+    ok(run(fake, "setup", "codex", "--undo"))
+    assert (codex.stat().st_uid, codex.stat().st_gid) == somebody
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(path))
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [_fifo, _socket, _device, Path.mkdir])
+def test_what_is_no_file_holds_nobody_up(
+    fake: FakeAgent, make: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = CLIENTS["codex"].config(fake.env)
+    path.parent.mkdir()
+    monkeypatch.chdir(path.parent)
+    make(path)
+    done = run(fake, "setup", "codex", "--write", *CHOICE)
+    assert done.returncode == 1 and f"{path} cannot be read: it is not a file." in done.stderr
+    assert points(CLIENTS["codex"], URL, fake.env) == "unreadable"
 
 
 @EVERY_CLIENT
