@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN_SECONDS = 0.25
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_AGO = re.compile(r"(\d{1,6})([smhd])")
 _NO_ERRORS = ("complete", "client_gone")
 
 # Column, its width, and what stands in it.
@@ -43,7 +44,7 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
     if value is None:
         return None
     try:
-        if found := re.fullmatch(r"(\d{1,6})([smhd])", value):
+        if found := _AGO.fullmatch(value):
             return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
         return datetime.fromisoformat(value).astimezone(UTC)
     except (ValueError, OverflowError):

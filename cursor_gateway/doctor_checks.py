@@ -37,12 +37,14 @@ from cursor_gateway.setup import AnyStatus
 TMP_IS_STALE_AFTER = 60.0
 HEALTH_SECONDS = 3.0
 
-_REQUIREMENT = re.compile(r"^([\w.-]+).*?>=([\d.]+)")
+_VARIABLE = re.compile(r"\(env (\w+)\)")
+_DIGITS = re.compile(r"\d+")
+_REQUIREMENT = re.compile(r"([\w.-]++).*?>=([\d.]+)")
 
 
 def settings_fault(error: SettingsError, file: Path | None, env: Mapping[str, str]) -> Finding:
     """Without settings there is nothing to look at, so this is no check of the table."""
-    named = re.search(r"\(env (\w+)\)", str(error))
+    named = _VARIABLE.search(str(error))
     path = file or config_file(env)
     if named:
         fix = f"unset {named[1]}"
@@ -85,7 +87,7 @@ def _installed(name: str) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", version)))
+    return tuple(map(int, _DIGITS.findall(version)))
 
 
 async def scratch(bench: Bench) -> Sequence[Finding]:

@@ -14,13 +14,14 @@ INSTALL = "curl https://cursor.com/install -fsS | bash"
 OLDEST_KNOWN = "2026.07.20"
 NEWEST_KNOWN = "2026.10.01"
 MEASURE = "cursor-gateway doctor --live"
+_DATE = re.compile(r"\d{4}\.\d\d\.\d\d")
 ISOLATED = "`isolate` keeps it from your files all the same."
 
 
 async def agent_version(bench: Bench) -> Sequence[Finding]:
     version = await bench.agent.version()
     date = version[: len(OLDEST_KNOWN)]
-    if not re.fullmatch(r"\d{4}\.\d\d\.\d\d", date):
+    if not _DATE.fullmatch(date):
         words = f"it does not say which version it is, but {version!r}"
         return [Finding("fault", words, fix=INSTALL)]
     if date < OLDEST_KNOWN:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 
 from cursor_gateway.agents.run import StartOver
 from cursor_gateway.agents.start_times import boots_before_prompt
+from cursor_gateway.agents.version_facts import NOT_IN_FILE_NAMES
 from cursor_gateway.doctor import Bench, Check, Finding, Look
 from cursor_gateway.doctor_boundary_probes import deny_list, outside, own_server
 from cursor_gateway.doctor_relay_probes import BY_TEXT, held, parallel, relayed, ticket
@@ -178,7 +178,7 @@ def probes(model: str, holds: tuple[float, ...]) -> tuple[Check, ...]:
 
 def kept_results(env: Mapping[str, str], version: str) -> Path:
     """Where the results of the probes of one version of the CLI are kept."""
-    return state_folder(env) / "doctor" / f"{re.sub(r'[^0-9A-Za-z.-]', '_', version)}.json"
+    return state_folder(env) / "doctor" / f"{NOT_IN_FILE_NAMES.sub('_', version)}.json"
 
 
 async def probed(bench: Bench) -> Sequence[Finding]:

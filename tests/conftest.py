@@ -8,8 +8,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,26 @@ async def eventually(check: Callable[[], Any], why: str = "") -> Any:
         assert asyncio.get_running_loop().time() < deadline, why or "it never happened"
         await asyncio.sleep(0.01)
     return value
+
+
+@contextmanager
+def stalls() -> Iterator[list[float]]:
+    """The seconds of work between two moments in which others get their turn. The gateway shares
+    the test's event loop, so whoever asks for `/health` waits as long. What other processes of a
+    busy machine do is not counted."""
+    seconds = [0.0]
+
+    async def watch() -> None:
+        while True:
+            began = time.process_time()
+            await asyncio.sleep(0.001)
+            seconds.append(time.process_time() - began)
+
+    watching = asyncio.get_running_loop().create_task(watch())
+    try:
+        yield seconds
+    finally:
+        watching.cancel()
 
 
 def command_line(pid: int | str) -> bytes:

@@ -749,6 +749,34 @@ class Run:
         sys.stderr.write("cursor-retrieval: tracing to nowhere\n" * (int(size) // 37))
         sys.stderr.flush()
 
+    def do_blanks(self, argument: str) -> None:
+        """`[[blanks:64000 newline]]` on stderr."""
+        size, _, kind = argument.partition(" ")
+        sys.stderr.write(("\n" if kind else " ") * int(size))
+        sys.stderr.flush()
+
+    def do_failed_result(self, argument: str) -> None:
+        """A result that is an error: `[[failed-result:1000000 words]]`, behind so many blanks."""
+        size, _, words = argument.partition(" ")
+        self.do_init("")
+        result = {"result": " " * int(size) + words}
+        self.emitter.write({"type": "result", "subtype": "error", "is_error": True} | result)
+
+    def do_fenced(self, argument: str) -> None:
+        """JSON in a code block: `[[fenced:120000 {}]]`, with so many blanks before its end."""
+        size, _, document = argument.partition(" ")
+        self.do_text(f"```json\n{document}{' ' * int(size)}\n```")
+
+    def do_deep(self, argument: str) -> None:
+        """A call of its own whose arguments, or result, are nested: `[[deep:1000 result]]`."""
+        depth, _, place = argument.partition(" ")
+        value = '{"a":' * int(depth) + "1" + "}" * int(depth)
+        call = f'"args":{{}},"result":{value}' if place == "result" else f'"args":{value}'
+        kind = "completed" if place == "result" else "started"
+        self.do_init("")
+        self.out.write(f'{{"type":"tool_call","subtype":"{kind}","call_id":"deep",')
+        self.out.write(f'"tool_call":{{"readToolCall":{{{call}}}}}}}\n')
+
     def do_stderr(self, text: str) -> None:
         sys.stderr.write(text + "\n")
 

@@ -24,6 +24,9 @@ TIP = (
     "--model 'claude-opus-4-8[context=1m,effort=high,fast=false]'."
 )
 ACCOUNT = "demo@localhost"
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_WORD = re.compile(r"\s*\S+|\s+$")
+_RESULT_ENDS = "\n</tool_result>"
 
 # The root flags of the CLI, and whether each takes a value.
 _SWITCHES = frozenset(
@@ -107,7 +110,7 @@ class Emitter:
     def write(self, event: dict[str, Any]) -> None:
         line = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
         # JSON.stringify writes half a character as an escape; UTF-8 could not carry it.
-        line = re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", line)
+        line = _HALF_CHARACTER.sub(lambda half: f"\\u{ord(half[0]):04x}", line)
         self._out.write(line + "\n")
         self._out.flush()
 
@@ -269,7 +272,7 @@ def _answer(options: dict[str, str], words: list[str], out: IO[str]) -> int:
     emitter.init(options.get("--workspace", "."), prompt)
     emitter.thinking(["This is the demo agent. ", "There is no model to think."])
     pause = 0.0 if model == "demo-fast" else 0.03
-    for piece in re.findall(r"\s*\S+|\s+$", answer):
+    for piece in _WORD.findall(answer):
         emitter.text(piece)
         time.sleep(pause)
     emitter.result(prompt=prompt)
@@ -277,16 +280,17 @@ def _answer(options: dict[str, str], words: list[str], out: IO[str]) -> int:
 
 
 def _demo_answer(prompt: str) -> str:
-    if results := re.findall(r"<tool_result.*?>\n(.*?)\n</tool_result>\s*\Z", prompt, re.DOTALL):
-        return f"Your client's tool answered: {results[-1]}"
-    turns = re.findall(r'<turn from="user">\n(.*?)\n</turn>', prompt, re.DOTALL)
-    said = (turns[-1] if turns else prompt).strip()
+    if prompt.rstrip().endswith(_RESULT_ENDS):
+        last = prompt.rpartition("<tool_result")[2].partition(">\n")[2]
+        return f"Your client's tool answered: {last.rpartition(_RESULT_ENDS)[0]}"
+    turn = prompt.rpartition('<turn from="user">\n')[2]
+    said = turn.partition("\n</turn>")[0].strip()
     # Clients put words of their own beside the user's.
     own, *reminders = said.split("<system-reminder>")
     rest = [reminder.partition("</system-reminder>")[2] for reminder in reminders]
     question = "".join((own, *rest)).strip() or said
     # So that a newcomer sees a call go round: the page at `/` offers this tool.
-    if "time" in question.lower() and re.search(r"<tools>.*get_time.*</tools>", prompt, re.DOTALL):
+    if "time" in question.lower() and _offers_time(prompt):
         return '<tool_call>\n{"name": "get_time", "arguments": {}}\n</tool_call>'
     if "Reply with one JSON document" in prompt:
         return json.dumps({"demo": True, "question": question[:200]})
@@ -295,6 +299,10 @@ def _demo_answer(prompt: str) -> str:
         f"model has read it. You wrote: “{question[:500]}” For real answers install "
         "cursor-agent and sign in with `cursor-gateway login`; then start `cursor-gateway serve`."
     )
+
+
+def _offers_time(prompt: str) -> bool:
+    return "get_time" in prompt.partition("<tools>")[2].rpartition("</tools>")[0]
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ _PROGRAM = __file__
 # A line for each directory that was ever in use at once; more than this is no note of ours.
 _MAX_NOTE = 1024 * 1024
 # What an agent says its session is becomes a part of a path.
+_NO_LETTER_OR_DIGIT = re.compile(r"[^A-Za-z0-9]")
+_DASHES = re.compile("-+")
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}")
 
 # A folder of the CLI's, and names below it: the last of them is removed. Links among the names are
@@ -61,8 +63,8 @@ def chats_name(directory: str) -> str:
 def project_names(directory: str) -> tuple[str, ...]:
     """The folder in `projects`. Whether several odd characters give one dash or several was not
     seen; hardly any directory has them."""
-    dashed = re.sub(r"[^A-Za-z0-9]", "-", directory).strip("-")
-    return tuple(dict.fromkeys(filter(None, (dashed, re.sub("-+", "-", dashed)))))
+    dashed = _NO_LETTER_OR_DIGIT.sub("-", directory).strip("-")
+    return tuple(dict.fromkeys(filter(None, (dashed, _DASHES.sub("-", dashed)))))
 
 
 def _of_directory(folders: Iterable[str], directory: str) -> Iterator[Trace]:

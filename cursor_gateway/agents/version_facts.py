@@ -30,6 +30,7 @@ from cursor_gateway.agents.transcripts import make_private
 log = logging.getLogger(__name__)
 
 # A file of ours is a few hundred bytes; one that is longer is none of ours.
+NOT_IN_FILE_NAMES = re.compile(r"[^0-9A-Za-z.-]")
 _MAX_BYTES = 64 * 1024
 
 
@@ -157,4 +158,4 @@ def _fits(name: str, value: object) -> bool:
 
 
 def _file_of(folder: Path, version: str) -> Path:
-    return folder / f"{re.sub(r'[^0-9A-Za-z.-]', '_', version)[:100]}.json"
+    return folder / f"{NOT_IN_FILE_NAMES.sub('_', version)[:100]}.json"

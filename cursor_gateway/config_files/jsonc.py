@@ -14,6 +14,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _WORD = re.compile(r"[^\s,:\[\]{}/\"]+")
 # What may follow a value on its line and belongs to it.
 _REMARK = re.compile(r"[ \t]*(?://[^\n\r]*|/\*[^\n\r]*?\*/)")
+_REST_OF_LINE = re.compile(r"[ \t]*(?:\r?\n|\Z)")
 _INDENT = re.compile(r"[{\[][^\S\n]*\r?\n([ \t]+)")
 
 
@@ -57,7 +58,7 @@ class Jsonc(SplicedText):
             comma = _comma_after(text, child.end)
             end = child.end if comma is None else comma + 1
             before = text[: child.begins].rstrip(" \t")
-            is_line = before.endswith("\n") and re.match(r"[ \t]*(?:\r?\n|$)", text[end:])
+            is_line = before.endswith("\n") and _REST_OF_LINE.match(text, end)
             start = len(before[:-1].removesuffix("\r")) if is_line else len(before)
             yield Splice(start, end, "")
         last = node.children[-1]

@@ -11,6 +11,8 @@ from tomlkit.exceptions import TOMLKitError
 
 from cursor_gateway.config_files.edits import IfMissing, Unreadable, plain
 
+_UNIX_LINE_END = re.compile(r"(?<!\r)\n")
+
 
 class TomlText:
     def read(self, text: str) -> Any:
@@ -38,7 +40,7 @@ def _written(document: tomlkit.TOMLDocument, like: str) -> str:
     """tomlkit ends the lines that it adds as Unix does."""
     text = tomlkit.dumps(document)
     all_crlf = 0 < like.count("\n") == like.count("\r\n")
-    return re.sub(r"(?<!\r)\n", "\r\n", text) if all_crlf else text
+    return _UNIX_LINE_END.sub("\r\n", text) if all_crlf else text
 
 
 def _merge(table: MutableMapping[str, Any], wanted: Mapping[str, Any]) -> None:

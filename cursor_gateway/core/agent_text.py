@@ -16,6 +16,9 @@ from cursor_gateway.core.models import Model
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _EXCERPT = 600
+# Both ends together are longer than what is kept of stderr and stdout. A failed `result` may hold
+# megabytes, and everybody waits while it is read.
+_READ_AT_EACH_END = 100_000
 
 # The most specific first: a model's refusal may mention quotas, a quota text may mention plans.
 _FAILURES: tuple[tuple[type[errors.GatewayError], str], ...] = (
@@ -58,13 +61,10 @@ _FAILURES: tuple[tuple[type[errors.GatewayError], str], ...] = (
 )
 _CLASSIFIERS = tuple((kind, re.compile(pattern)) for kind, pattern in _FAILURES)
 
-# All agents that start at the same moment rewrite one file; the loser dies of its absence.
-_CONFIG_RACE = re.compile(
-    r"cli-config\.json.*(?:enoent|rename)|(?:enoent|rename).*cli-config\.json"
-)
-
-_MODEL_LIST = re.compile(r"\.?\s*Available models:.*", re.DOTALL)
-_EVENT = re.compile(r"\s*(?:stdout|stderr)?\s*\{")
+_MODEL_LIST = "Available models:"
+# Nothing is given back once it has matched (`+`): a long line of blanks would be read again from
+# each of them.
+_EVENT = re.compile(r"\s*+(?:stdout|stderr)?+\s*+\{")
 _LEADING_LABEL = re.compile(r"^(?:[A-Z]|Error|ERROR|error|\w+Error): ")
 
 
@@ -76,8 +76,9 @@ def plain(text: str) -> str:
 def classify_failure(text: str, *, exit_code: int | None = None) -> errors.GatewayError:
     """The error that the CLI's last words mean."""
     words = _words(text)
+    in_lower_case = words.lower()
     for kind, pattern in _CLASSIFIERS:
-        if found := pattern.search(words.lower()):
+        if found := pattern.search(in_lower_case):
             # What stands on the lines before it is about something else.
             begins = words.rfind("\n", 0, found.start()) + 1
             return kind(_sentence("Cursor's agent says:", words[begins:]), quotes_agent=True)
@@ -90,17 +91,31 @@ def classify_failure(text: str, *, exit_code: int | None = None) -> errors.Gatew
 
 
 def is_config_race(text: str) -> bool:
-    return bool(_CONFIG_RACE.search(_words(text).lower()))
+    """All agents that start at the same moment rewrite one file; the loser dies of its absence."""
+    lines = [line for line in _words(text).lower().splitlines() if "cli-config.json" in line]
+    return any("enoent" in line or "rename" in line for line in lines)
 
 
 def _words(text: str) -> str:
     """Without events, whole or half: some versions mirror them, and one echoes the prompt."""
-    lines = plain(text).splitlines()
+    lines = plain(_both_ends(text)).splitlines()
     return "\n".join(line for line in lines if not _EVENT.match(line))
 
 
+def _both_ends(text: str) -> str:
+    if len(text) <= 2 * _READ_AT_EACH_END:
+        return text
+    return f"{text[:_READ_AT_EACH_END]}\n{text[-_READ_AT_EACH_END:]}"
+
+
+def _without_models(words: str) -> str:
+    """The CLI names all models that there are when it does not know one."""
+    said, found, _ = words.partition(_MODEL_LIST)
+    return said.rstrip().removesuffix(".") + "." if found else words
+
+
 def _sentence(start: str, words: str) -> str:
-    lines = [line.strip() for line in _MODEL_LIST.sub(".", words).splitlines()]
+    lines = [line.strip() for line in _without_models(words).splitlines()]
     excerpt = _LEADING_LABEL.sub("", " ".join(filter(None, lines)))
     if len(excerpt) > _EXCERPT:
         excerpt = excerpt[:_EXCERPT].rstrip() + "…"
@@ -131,12 +146,17 @@ def parse_status(output: str) -> SignIn | None:
     return SignIn(status["isAuthenticated"], email if isinstance(email, str) else "")
 
 
+_LOGGED_IN_AS = re.compile(r"logged in as\s+(\S+)", re.IGNORECASE)
+_LOGGED_OUT = re.compile(r"not logged in|authentication required", re.IGNORECASE)
+_LOGGED_IN = re.compile(r"✓\s*logged in", re.IGNORECASE)
+
+
 def _parse_status_words(words: str) -> SignIn | None:
-    if found := re.search(r"logged in as\s+(\S+)", words, re.IGNORECASE):
+    if found := _LOGGED_IN_AS.search(words):
         return SignIn(True, found[1])
-    if re.search(r"not logged in|authentication required", words, re.IGNORECASE):
+    if _LOGGED_OUT.search(words):
         return SignIn(False)
-    return SignIn(True) if re.search(r"✓\s*logged in", words, re.IGNORECASE) else None
+    return SignIn(True) if _LOGGED_IN.search(words) else None
 
 
 _MODEL_LINE = re.compile(r"^(\S+) - (.+?)(?: \((?:current|default|current, default)\))?$")

@@ -24,6 +24,7 @@ _REMOTE_TYPES: Mapping[str, Transport] = {
 }
 # Ten years: what is longer is no time-out, and may be no number that can be counted with.
 _LONGEST_MS = 10 * 365 * 86_400_000
+_PARTS_OF_QUERIES = re.compile(r"[?&=]")
 _LOCAL_TYPES = frozenset({"local", "stdio"})
 
 
@@ -67,7 +68,7 @@ class RemoteServer:
     def secrets(self) -> tuple[str, ...]:
         # Keys travel in the address, too, and in each header behind a word such as `Bearer`.
         words = (word for value in self.headers.values() for word in value.split())
-        return (*words, *re.split(r"[?&=]", self.url)[1:])
+        return (*words, *_PARTS_OF_QUERIES.split(self.url)[1:])
 
 
 Server = LocalServer | RemoteServer
@@ -301,6 +302,7 @@ class _Substitution:
 # What does not end runs to the end of the text: else each beginning would be searched for its own.
 _STRING = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_NO_NEWLINE = re.compile(r"[^\n]")
 _TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
 
 
@@ -310,4 +312,4 @@ def _without_comments(text: str) -> str:
 
 
 def _blank(found: re.Match[str]) -> str:
-    return found[1] or re.sub(r"[^\n]", " ", found[0])
+    return found[1] or _NO_NEWLINE.sub(" ", found[0])

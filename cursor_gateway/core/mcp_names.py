@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 MAX_NAME = 64
 MAX_SERVER = 24
 _HASH = 8
+_NOT_IN_TOOLS = re.compile(r"[^A-Za-z0-9_-]")
+_NOT_IN_SERVERS = re.compile(r"[^A-Za-z0-9-]+|_+")
 
 
 def server_parts(names: Iterable[str]) -> Mapping[str, str]:
@@ -26,12 +28,12 @@ def server_parts(names: Iterable[str]) -> Mapping[str, str]:
 def tool_names(server_part: str, tools: Iterable[str]) -> Mapping[str, str]:
     """What each tool of one server is called by the model."""
     prefix = f"mcp__{server_part}__"
-    clean = {tool: prefix + re.sub(r"[^A-Za-z0-9_-]", "_", tool) for tool in tools}
+    clean = {tool: prefix + _NOT_IN_TOOLS.sub("_", tool) for tool in tools}
     return _unique(clean, MAX_NAME, prefix)
 
 
 def _server_part(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9-]+|_+", "_", name).strip("_") or "server"
+    return _NOT_IN_SERVERS.sub("_", name).strip("_") or "server"
 
 
 def _unique(wanted: Mapping[str, str], limit: int, prefix: str = "") -> Mapping[str, str]:

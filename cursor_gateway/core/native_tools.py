@@ -102,6 +102,8 @@ def _todo(todo: Arguments, number: int) -> Arguments:
     }
 
 
+_IMAGE_NAME = re.compile(r"image-\d+\.\w+")
+_NO_LETTER = re.compile(r"[^a-z0-9]")
 _ELISION = re.compile(
     r"(?:\.\.\.|…)\s*(?:existing|rest of|remaining|unchanged)"
     r"|(?:existing|rest of) .{0,30}(?:\.\.\.|…)",
@@ -221,7 +223,8 @@ def _is_our_image(path: object, workspace: str) -> bool:
     return (
         isinstance(path, str)
         and bool(workspace)
-        and bool(re.fullmatch(re.escape(workspace) + r"/image-\d+\.\w+", path))
+        and path.startswith(f"{workspace}/")
+        and bool(_IMAGE_NAME.fullmatch(path, len(workspace) + 1))
     )
 
 
@@ -288,4 +291,4 @@ def _description(arguments: Arguments) -> str:
 
 
 def _letters(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    return _NO_LETTER.sub("", name.lower())

@@ -12,6 +12,7 @@ from cursor_gateway.core.conversation import ImageFile, ImageLink, Text, ToolRes
 
 # Short: the CLI counts server and tool name together, and drops what is longer than 60.
 SERVER = "client"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _WAIT_TOOL = "wait_for_result"
 # By these the model asks the CLI what the servers have, mostly before its first call. They do
@@ -84,7 +85,7 @@ def _name_for(name: str, taken: Mapping[str, object]) -> str:
     """The tool's own name where the CLI takes it, else one made from it, always the same."""
     if _NAME.fullmatch(name) and name not in taken:
         return name
-    alias = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:40]
+    alias = _NOT_IN_NAMES.sub("_", name)[:40]
     return f"{alias}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 

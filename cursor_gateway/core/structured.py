@@ -6,7 +6,6 @@ it may be anything, and it may never make us fetch something.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 # A model that was told not to still likes to put its JSON into a code block.
-_FENCE = re.compile(r"\s*```(?:json)?[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*", re.DOTALL)
+_FENCE, _FENCE_LINES = "```", ("```", "```json")
 
 # The client's schema is checked while nothing else runs, so it gets only so much time and effort.
 _PATTERN_SECONDS = 0.2
@@ -45,8 +44,10 @@ def correction(problem: str) -> str:
 
 def extract(answer: str) -> str:
     """The JSON text of an answer, taken out of a code block where it stands in one."""
-    fenced = _FENCE.fullmatch(answer)
-    return (fenced[1] if fenced else answer).strip()
+    text = answer.strip()
+    first, _, rest = text.partition("\n")
+    is_fenced = first.rstrip() in _FENCE_LINES and rest.endswith(_FENCE)
+    return rest.removesuffix(_FENCE).strip() if is_fenced else text
 
 
 def problem_with(answer: str, output: JsonOutput) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, eventually, frames_of, text_of
+from tests.conftest import Client, FakeAgent, Start, eventually, frames_of, stalls, text_of
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
 
@@ -354,3 +354,28 @@ async def test_an_unexpected_error_shows_an_id_and_nothing_else(
     assert (status, error["code"]) == (500, "server_error")
     assert "canary" not in json.dumps(error)
     assert error["request_id"] in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "status", "code"),
+    [
+        ("[[init]][[blanks:64000]][[exit:1]]", 502, "agent_failed"),
+        ("[[init]][[blanks:64000 newline]][[exit:1]]", 502, "agent_failed"),
+        ("[[failed-result:1000000 usage limit]][[exit:1]]", 429, "quota_exceeded"),
+    ],
+)
+async def test_a_long_silence_among_the_agents_last_words_stops_nobody(
+    client: Client, prompt: str, status: int, code: str
+) -> None:
+    with stalls() as longest:
+        got, error = await client.error(prompt)
+    assert (got, error["code"]) == (status, code)
+    assert max(longest) < 2
+
+
+async def test_blanks_in_a_code_block_stop_nobody(client: Client) -> None:
+    with stalls() as longest:
+        wanted = {"type": "json_object"}
+        answer = await client.content('[[fenced:120000 {"a": 1}]]', response_format=wanted)
+    assert answer == '{"a": 1}'
+    assert max(longest) < 2
