@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.agents.transcripts import config_folders
+from cursor_gateway.background import in_background
 from cursor_gateway.core.agent_text import ModelList, SignIn
 from cursor_gateway.core.models import Model, checked, resolve
 from cursor_gateway.errors import (
@@ -96,7 +97,7 @@ class Remembered(Generic[T]):
 
     def refresh(self) -> asyncio.Task[None]:
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
+            self._refreshing = in_background(self._refresh(), "a question to cursor-agent")
         return self._refreshing
 
     async def close(self) -> None:
@@ -105,12 +106,22 @@ class Remembered(Generic[T]):
             await asyncio.wait({self._refreshing})
 
     async def _refresh(self) -> None:
+        """Whatever goes wrong, the next one who asks may try again."""
         try:
             self.learn(await self._fetch())
         except GatewayError as error:
-            self.error = error
-            self._settle()
-            log.debug("refresh failed: %s", error.code)
+            self._fail(error)
+        except Exception as error:
+            # Memory or descriptors may be short for a moment; or it is a fault of our own.
+            words = f"cursor-agent could not be asked: {error}."
+            if self.error is None or str(self.error) != words:
+                log.exception("%s", words)
+            self._fail(AgentFailed(words))
+
+    def _fail(self, error: GatewayError) -> None:
+        self.error = error
+        self._settle()
+        log.debug("refresh failed: %s", error.code)
 
     def _settle(self) -> None:
         self._tried_at = asyncio.get_running_loop().time()
@@ -135,7 +146,7 @@ class Account:
         self._aliases = settings.aliases
 
     def start(self) -> None:
-        self._watching = asyncio.get_running_loop().create_task(self._watch())
+        self._watching = in_background(self._watch(), "the watch on the sign-in")
 
     async def close(self) -> None:
         if self._watching is not None:

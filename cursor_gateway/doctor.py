@@ -68,7 +68,7 @@ class Bench:
     @cached_property
     def agent(self) -> CursorCli:
         ids = map("call_{}".format, itertools.count(1))
-        workspaces = Workspaces(self.children.scratch, "", ())
+        workspaces = Workspaces(self.children.root, "", ())
         return CursorCli(
             self.settings,
             self.env,

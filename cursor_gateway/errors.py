@@ -41,6 +41,7 @@
         ├── TooManyRequests       429
         ├── AgentNotFound         503
         │   └── NoWayToAgent      503  `agent_command`
+        ├── ScratchUnusable       503  a disk that is full, or cannot be written to
         ├── CursorUnreachable     503
         ├── ShuttingDown          503
         ├── AgentFailed           502
@@ -331,6 +332,14 @@ class AgentNotFound(Unavailable):
 class NoWayToAgent(AgentNotFound):
     code = "no_way_to_agent"
     hint = "Correct the setting `agent_command`; it begins with a program of this machine."
+
+
+class ScratchUnusable(Unavailable):
+    code = "scratch_unusable"
+    hint = (
+        "Make room there (`df -h` and `df -i` show what is left) or let the gateway write there; "
+        "or restart it with TMPDIR set to another directory."
+    )
 
 
 class CursorUnreachable(Unavailable):

@@ -21,6 +21,7 @@ from cursor_gateway.agents.run import Order, Run, StartOver
 from cursor_gateway.agents.transcripts import Transcripts
 from cursor_gateway.agents.version_effects import relay_hold, warnings
 from cursor_gateway.agents.version_facts import KnownVersions, VersionFacts, known_facts
+from cursor_gateway.background import in_background
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
 from cursor_gateway.core.errands import Errands
@@ -52,7 +53,7 @@ class Gateway:
         transcripts = Transcripts(env, state_folder(env), keep=settings.transcripts == "keep")
         self._children = Children(transcripts, owns_process=owns_process)
         self.workspaces = Workspaces(
-            self._children.scratch, settings.workspace, settings.workspace_roots
+            self._children.root, settings.workspace, settings.workspace_roots
         )
         self.bridge = Bridge(settings, env, self._children)
         self._relay = Relay(settings.relay_hold, self.bridge.answer)
@@ -73,8 +74,12 @@ class Gateway:
         self._errands = Errands()
         self._slots = _Slots(settings.slots, settings.queue)
         self._loops_stopped = 0
+        self._keeping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
+        self._keeping = in_background(
+            self._children.root.keep(), "the hold on the scratch directory"
+        )
         await asyncio.to_thread(self._children.transcripts.clear_behind_others)
         await self._relay.start()
         self.account.start()
@@ -278,6 +283,10 @@ class Gateway:
         for warning in warnings(self._settings, facts):
             log.warning("%s", warning)
 
+    async def look_at_disk(self) -> None:
+        """For `health`: whether agents still have a place to work in."""
+        await self._children.root.look()
+
     def health(self) -> dict[str, Any]:
         """What scripts ask: from memory, in no time."""
         problem: GatewayError | None
@@ -286,7 +295,7 @@ class Gateway:
             located = self.agent.locate()
             agent: dict[str, Any] = {"kind": located.kind, "path": located.path}
             agent["version"] = self.account.version
-            problem = self.account.problem()
+            problem = self.account.problem() or self._children.root.fault
         except AgentNotFound as missing:
             agent, problem = {"kind": None, "path": None, "version": None}, missing
         is_starting = not problem and self.account.is_starting
@@ -319,6 +328,8 @@ class Gateway:
 
     async def close(self, *, at_once: bool = False) -> None:
         """Stop every agent. `at_once` gives none of them time to leave by itself."""
+        if self._keeping is not None:
+            self._keeping.cancel()
         await self.bridge.close()
         await self.account.close()
         await self.agent.known.close()

@@ -44,6 +44,7 @@ class JournalFile:
         self._waiting: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._is_failing = False
+        self._has_told_fault = False
         self.lost = 0
 
     def write(self, entry: Entry) -> None:
@@ -65,17 +66,19 @@ class JournalFile:
             self._writer.join(CLOSE_SECONDS)
 
     def _work(self) -> None:
-        while lines := self._next_lines():
+        """Whatever one record or the disk does to it, it goes on with the next ones."""
+        while entries := self._next_entries():
+            lines = list(filter(None, map(self._line, entries)))
             try:
                 self._append(lines)
                 self._is_failing = False
-            except OSError as error:
+            except Exception as error:
                 self.lost += len(lines)
                 if not self._is_failing:
                     log.warning("the journal %s cannot be written: %s", self._path, error)
                 self._is_failing = True
 
-    def _next_lines(self) -> list[bytes]:
+    def _next_entries(self) -> list[Entry]:
         """Those that come now and in a moment; none at the end."""
         entries = [self._waiting.get()]
         if entries[0] is not None:
@@ -84,7 +87,18 @@ class JournalFile:
             entries.append(self._waiting.get())
         if entries[-1] is None and len(entries) > 1:
             self._waiting.put(None)
-        return [orjson.dumps(entry(), option=_LINE) for entry in entries if entry is not None]
+        return [entry for entry in entries if entry is not None]
+
+    def _line(self, entry: Entry) -> bytes:
+        """Nothing where the record cannot be written as JSON."""
+        try:
+            return orjson.dumps(entry(), option=_LINE)
+        except Exception:
+            self.lost += 1
+            if not self._has_told_fault:
+                log.exception("a record is missing in the journal, as it cannot be written as JSON")
+            self._has_told_fault = True
+            return b""
 
     def _append(self, lines: list[bytes]) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

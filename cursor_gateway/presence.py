@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from cursor_gateway import __version__
 from cursor_gateway.settings import Settings
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +59,15 @@ def announced(presence: Presence, env: Mapping[str, str]) -> Iterator[Path | Non
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_stale(folder)
         lock = _written(path, presence)
-    except OSError:
+    except OSError as error:
+        log.warning("no command will find this gateway: %s: %s", path, error.strerror)
         yield None
         return
     try:
         yield path
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
         os.close(lock)
 
 
@@ -70,9 +75,14 @@ def _written(path: Path, presence: Presence) -> int:
     """Locked before it has its name, so that nobody ever takes it for a stale one."""
     draft = path.with_suffix(".new")
     lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    os.write(lock, json.dumps(asdict(presence)).encode() + b"\n")
-    draft.rename(path)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, json.dumps(asdict(presence)).encode() + b"\n")
+        draft.rename(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        os.close(lock)
+        raise
     return lock
 
 

@@ -229,6 +229,7 @@ class Server:
 
     async def _health(self, request: web.Request) -> web.Response:
         """Open to probes without the key, which then see no more than they need."""
+        await self._gateway.look_at_disk()
         health = self._state()
         if health["status"] == "starting":
             await self._gateway.account.first_check()

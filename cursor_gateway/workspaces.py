@@ -12,11 +12,14 @@ import asyncio
 import heapq
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cursor_gateway.errors import WorkspaceNotAllowed
+from cursor_gateway.scratch import Scratch
 
 # Long enough for the next request of somebody who reads the answer first.
 UNUSED_LAST = 30.0
@@ -38,27 +41,39 @@ class Workspace:
     def is_scratch(self) -> bool:
         return self.path is self.scratch
 
+    def make_sure(self) -> None:
+        """Make its scratch directory again if somebody removed or replaced it."""
+        with self._made.root.in_use():
+            self._made.make_sure()
+
+    def is_as_left(self) -> bool:
+        """Whether all is there that was put there for an agent that waits for its prompt."""
+        return self._made.root.is_there() and self._made.is_as_left()
+
     def put(self, name: str, data: bytes) -> None:
         """Write a file of our own. An agent that worked here may have left a link in its place,
         which must not lead us out."""
         file = self.scratch / name
-        for folder in (self.scratch, file.parent):
+        with self._made.root.in_use():
+            self._made.make_sure()
+            folder = file.parent
             if folder.is_symlink() or not folder.is_dir():
                 folder.unlink(missing_ok=True)
                 folder.mkdir(mode=0o700)
-        file.unlink(missing_ok=True)
-        with file.open("xb") as created:
-            created.write(data)
+            file.unlink(missing_ok=True)
+            with file.open("xb") as created:
+                created.write(data)
 
     def put_permissions(self, data: bytes) -> None:
         """Write the CLI's permissions, unless they are there, untouched, from an earlier run."""
         if not self._made.has(data):
             self.put(f"{_FOLDER}/{_PERMISSIONS}", data)
-            self._made.remember(data)
+            with self._made.root.in_use():
+                self._made.remember(data)
 
 
 class Workspaces:
-    def __init__(self, root: Path, default: str, allowed_roots: Sequence[str]) -> None:
+    def __init__(self, root: Scratch, default: str, allowed_roots: Sequence[str]) -> None:
         self._root = root
         self._default = Path(default).expanduser().resolve() if default else None
         self._allowed = [Path(entry).expanduser().resolve() for entry in allowed_roots]
@@ -80,11 +95,15 @@ class Workspaces:
         return path
 
     def take(self, chosen: Path | None) -> Workspace:
-        number = heapq.heappop(self._free) if self._free else self._highest + 1
-        if number not in self._made:
-            self._highest = max(self._highest, number)
-            self._made[number] = _made(self._root / f"run-{number}")
-        made = self._made[number]
+        number = self._free[0] if self._free else self._highest + 1
+        made = self._made.get(number) or _Made(self._root, self._root.path / f"run-{number}")
+        with self._root.in_use():
+            made.make_sure()
+        # Only now: where a directory cannot be made, its number is still free.
+        if self._free:
+            heapq.heappop(self._free)
+        self._highest = max(self._highest, number)
+        self._made[number] = made
         return Workspace(chosen or made.path, made.path, number, made)
 
     def release(self, workspace: Workspace, clear: Callable[[], object] | None = None) -> None:
@@ -134,20 +153,40 @@ class Workspaces:
 
 @dataclass(slots=True)
 class _Made:
+    root: Scratch
     path: Path
     # What it was when it was made, so that a changed one is noticed.
-    identity: tuple[int, ...]
+    identity: tuple[int, ...] = ()
     # The permissions that we put there, and what their folder and their file were then.
     permissions: bytes = b""
     written: tuple[int, ...] = ()
     # As texts: this is looked at before and after every run, and joining a Path takes as long as
     # the look.
+    _path: str = ""
     _folder: str = ""
     _file: str = ""
 
     def __post_init__(self) -> None:
+        self._path = str(self.path)
         self._folder = f"{self.path}/{_FOLDER}"
         self._file = f"{self._folder}/{_PERMISSIONS}"
+
+    def make_sure(self) -> None:
+        """Make it, unless it is there. One that only has other rights than it had is left to those
+        who look whether it was changed."""
+        if not self.is_there():
+            _is_removed(self.path)
+            self.path.mkdir(mode=0o700)
+            self.identity, self.permissions = _identity(self.path), b""
+
+    def is_there(self) -> bool:
+        try:
+            return _identity(self._path)[:2] == self.identity[:2]
+        except OSError:
+            return False
+
+    def is_as_left(self) -> bool:
+        return self.is_there() and (not self.permissions or self.has(self.permissions))
 
     def has(self, permissions: bytes) -> bool:
         try:
@@ -180,15 +219,11 @@ class _Made:
         return (*_identity(self._folder), file.st_ino, file.st_mode, file.st_size, file.st_ctime_ns)
 
 
-def _made(path: Path) -> _Made:
-    path.mkdir(mode=0o700)
-    return _Made(path, _identity(path))
-
-
 def _is_removed(scratch: Path) -> bool:
     """Remove whatever has the name by now; whether that was possible."""
-    if scratch.is_symlink():
-        scratch.unlink()
+    with suppress(OSError):
+        if not stat.S_ISDIR(os.lstat(scratch).st_mode):
+            scratch.unlink()
     shutil.rmtree(scratch, ignore_errors=True)
     return not os.path.lexists(scratch)
 

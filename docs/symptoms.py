@@ -218,9 +218,13 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             (errors.TooManyRequests,),
         ),
         Symptom(
-            "“no temporary file can be written”",
-            "Each request works in a directory of its own, which cannot be made.",
-            "cursor-gateway doctor",
+            "“No agent can work in”, “No directory for agents can be made”, “no temporary file can "
+            "be written”",
+            "Each request works in a directory of its own, which cannot be made: the disk is full "
+            "or read-only, or another user has put something in its place. The gateway goes on by "
+            "itself as soon as it can be made.",
+            "df -h /tmp; df -i /tmp; cursor-gateway doctor",
+            (errors.ScratchUnusable,),
             check="scratch",
         ),
         Symptom(

@@ -34,8 +34,8 @@ ORDER = [
     ),
     *("gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge", "mcp_server"),
     *("mcp_connection", "recent_failures", "sessions", "tool_channel", "agents", "relay"),
-    *("relay_messages", "workspaces", "mcp_files", "response_store", "request_ids", "core"),
-    "errors",
+    *("relay_messages", "workspaces", "scratch", "background", "mcp_files", "response_store"),
+    *("request_ids", "core", "errors"),
 ]
 
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from cursor_gateway.agents import process_tree
@@ -19,6 +16,7 @@ from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
 from cursor_gateway.agents.transcripts import ROOT_PREFIX, Transcripts
 from cursor_gateway.errors import AgentFailed
+from cursor_gateway.scratch import Scratch
 
 
 class Children:
@@ -39,7 +37,8 @@ class Children:
         self._pids: set[int] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._readiness = Readiness()
-        self.scratch = Path(tempfile.mkdtemp(prefix=ROOT_PREFIX)).resolve()
+        self.root = Scratch(ROOT_PREFIX)
+        self.scratch = self.root.path
         self.transcripts = transcripts
         transcripts.begin(self.scratch)
         process_tree.adopt_orphans()
@@ -104,7 +103,7 @@ class Children:
         self._residents.clear()
         self._pids = {self._guardian.pid}
         await self._end_orphans()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.root.remove()
         await asyncio.to_thread(self.transcripts.close)
         await asyncio.to_thread(self._dismiss_guardian)
         self._readiness.close()

@@ -224,9 +224,10 @@ class CursorCli:
         self._workspaces.release(workspace, (lambda: remove(traces)) if traces else None)
 
     def _place(self, order: Order) -> Place:
+        # First: where there is no room for a directory, nothing else may be left open.
+        workspace = order.chat.workspace if order.chat else self._workspaces.take(order.directory)
         tools = order.conversation.callable_tools
         line = self._relay.open_line(tools, self._new_call_id) if order.by_relay else None
-        workspace = order.chat.workspace if order.chat else self._workspaces.take(order.directory)
         return Place(workspace, line)
 
     def _launch_spare(self, order: Order) -> Place:
@@ -260,6 +261,7 @@ class CursorCli:
         """A process that has everything, but perhaps its prompt."""
         # Whether it is still there was looked at when the request came; else its start fails.
         located = self._located or self.locate()
+        workspace.make_sure()
         flags = self._flags(order, workspace, is_elsewhere=bool(located.reach))
         log.debug("starting %s", [*located.argv, *flags])
         # A real workspace is the user's, also in what an agent may do there.
@@ -372,7 +374,9 @@ class CursorCli:
 
     async def _ask_once(self, arguments: Sequence[str], seconds: float) -> _Said:
         argv, here = self._question(arguments), self._children.scratch
-        with tempfile.TemporaryFile(dir=here) as output:
+        with self._children.root.in_use():
+            output = tempfile.TemporaryFile(dir=here)  # noqa: SIM115 - closed below
+        with output:
             child = self._children.spawn(
                 Command(argv, self._encoded_env, here, b"", output.fileno())
             )

@@ -92,14 +92,16 @@ class Spares:
         return kind in self._ready or kind in self._coming
 
     def take(self, order: Order) -> Place | None:
-        """A spare for `order`, if there is one that lives. None is left behind in its chat."""
+        """A spare for `order`, if there is one that lives, in a directory that is as it was. None
+        is left behind in its chat."""
         self._give_up(order.kind)
         spare = self._take_out(order.kind)
         if spare is None:
             if order.chat is not None:
                 self.leave(order.chat)
             return None
-        if spare.child.exited.done():
+        # What it may not do stands in its directory. Where that is gone, nobody may work.
+        if spare.child.exited.done() or not spare.place.workspace.is_as_left():
             self._discard(spare.order, spare.place)
             return None
         self._used += 1

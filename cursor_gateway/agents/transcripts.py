@@ -115,6 +115,7 @@ class Transcripts:
         self._keep = keep
         self._note: tuple[Path, int] | None = None
         self._noted: set[Path] = set()
+        self._unwritten = b""
 
     def begin(self, root: Path) -> None:
         """All scratch directories will be below `root`. That this cannot be noted is no reason not
@@ -137,11 +138,16 @@ class Transcripts:
         return [_PROGRAM, str(self._note[0])] if self._note else []
 
     def note(self, directory: Path) -> None:
-        """The CLI is about to work in a directory of ours."""
-        if not self._keep and directory not in self._noted:
-            self._noted.add(directory)
-            if self._note:
-                os.write(self._note[1], json.dumps(str(directory)).encode() + b"\n")
+        """The CLI is about to work in a directory of ours. What a full disk does not take now is
+        written with the next one."""
+        if self._keep or directory in self._noted:
+            return
+        self._noted.add(directory)
+        self._unwritten += json.dumps(str(directory)).encode() + b"\n"
+        if self._note:
+            with suppress(OSError):
+                written = os.write(self._note[1], self._unwritten)
+                self._unwritten = self._unwritten[written:]
 
     def of_directory(self, directory: Path) -> list[Trace]:
         """What there is of it."""
@@ -179,9 +185,14 @@ def _noted(notes: Path, root: Path, folders: Sequence[str]) -> tuple[Path, int]:
     path = notes / f"{secrets.token_hex(8)}.json"
     draft = path.with_suffix(".new")
     lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    os.write(lock, json.dumps({"root": str(root), "folders": list(folders)}).encode() + b"\n")
-    draft.rename(path)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.write(lock, json.dumps({"root": str(root), "folders": list(folders)}).encode() + b"\n")
+        draft.rename(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        os.close(lock)
+        raise
     return path, lock
 
 

@@ -26,6 +26,7 @@ from typing import Any
 import orjson
 
 from cursor_gateway.agents.transcripts import make_private
+from cursor_gateway.background import in_background
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +75,8 @@ class KnownVersions:
         self._version = ""
         self._facts = VersionFacts()
         self._writing: asyncio.Task[None] | None = None
+        # Whether the last attempt to write failed.
+        self._is_failing = False
 
     @property
     def version(self) -> str:
@@ -99,7 +102,7 @@ class KnownVersions:
     def learn(self, **facts: Any) -> None:
         """Something was observed; the file follows in the background."""
         changed = dataclasses.replace(self._facts, **facts)
-        if changed != self._facts:
+        if changed != self._facts or self._is_failing:
             self._facts = changed
             if self._version:
                 self._save()
@@ -110,7 +113,7 @@ class KnownVersions:
 
     def _save(self) -> None:
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write())
+            self._writing = in_background(self._write(), "writing down what the CLI does")
 
     async def _write(self) -> None:
         """Until the file holds what is known, also what was learnt while it was being written."""
@@ -119,8 +122,11 @@ class KnownVersions:
             written = (self._version, self._facts)
             try:
                 await asyncio.to_thread(write_facts, self._folder, *written)
+                self._is_failing = False
             except OSError as error:
-                log.debug("what was learnt about the CLI is not kept: %s", error.strerror)
+                if not self._is_failing:
+                    log.warning("what was learnt about the CLI is not kept: %s", error)
+                self._is_failing = True
 
 
 def known_facts(facts: VersionFacts) -> dict[str, Any]:
@@ -145,8 +151,12 @@ def write_facts(folder: Path, version: str, facts: VersionFacts) -> None:
     path = _file_of(folder, version)
     make_private(folder)
     draft = path.with_name(f".{path.name}.{id(facts):x}")
-    draft.write_bytes(orjson.dumps(known_facts(facts), option=orjson.OPT_INDENT_2))
-    draft.replace(path)
+    try:
+        draft.write_bytes(orjson.dumps(known_facts(facts), option=orjson.OPT_INDENT_2))
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 def _fits(name: str, value: object) -> bool:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cursor_gateway.agents.chats import Chat, Chats, StoreState, least_tokens
 from cursor_gateway.agents.version_facts import KnownVersions
-from cursor_gateway.workspaces import Workspaces
+from cursor_gateway.scratch import Scratch
+from cursor_gateway.workspaces import Workspace, Workspaces
+
+
+@pytest.fixture
+def workspace() -> Iterator[Workspace]:
+    scratch = Scratch("cursor-gateway-")
+    yield Workspaces(scratch, "", ()).take(None)
+    scratch.remove()
 
 
 @pytest.mark.parametrize(
@@ -49,22 +58,26 @@ def test_a_store_has_grown_if_a_turn_may_have_been_added(
     ],
 )
 async def test_tokens_tell_whether_the_history_was_read(
-    tmp_path: Path, then: int | None, steps: int, now: int | None, fact: bool | None
+    tmp_path: Path,
+    workspace: Workspace,
+    then: int | None,
+    steps: int,
+    now: int | None,
+    fact: bool | None,
 ) -> None:
     known = KnownVersions(tmp_path)
     chats = Chats({"HOME": str(tmp_path)}, known, is_wanted=True, sees_stores=True)
-    workspace = Workspaces(tmp_path, "", ()).take(None)
     chats.judge(Chat("s", workspace, least_tokens=least_tokens(then, steps)), now)
     assert known.facts.resume_keeps_history is fact
     assert chats.may_resume is (fact is not False)
 
 
 async def test_what_was_on_its_way_does_not_make_a_forgetful_cli_trusted_again(
-    tmp_path: Path,
+    tmp_path: Path, workspace: Workspace
 ) -> None:
     known = KnownVersions(tmp_path)
     chats = Chats({"HOME": str(tmp_path)}, known, is_wanted=True, sees_stores=True)
-    chat = Chat("s", Workspaces(tmp_path, "", ()).take(None), least_tokens=15_000)
+    chat = Chat("s", workspace, least_tokens=15_000)
     chats.judge(chat, 100)
     chats.judge(chat, 20_000)
     assert not chats.may_resume

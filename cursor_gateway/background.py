@@ -1,0 +1,24 @@
+"""Work that nobody waits for. What goes wrong in it would be told to nobody either."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def in_background(work: Coroutine[Any, Any, T], what: str) -> asyncio.Task[T]:
+    """A task whose failure is logged when it happens: asyncio itself says nothing of one for as
+    long as anybody holds the task, which may be for ever. `what` is its name in the log."""
+    task = asyncio.get_running_loop().create_task(work, name=what)
+    task.add_done_callback(_tell_failure)
+    return task
+
+
+def _tell_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("%s failed: %r", task.get_name(), error, exc_info=error)

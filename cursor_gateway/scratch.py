@@ -1,0 +1,172 @@
+"""Scratch: the directory below which all agents of a gateway work, in one of their own each.
+
+It is in a place for temporary files, where others clear up: what nobody has used for three days
+(macOS) or ten (systemd) is removed. A lock on the directory keeps systemd away from it, and a new
+date every hour keeps the others away. If it is gone all the same, it is made again at its old path,
+which is known to the guardian and to the CLI. In a directory that is everybody's, another user may
+have put something there meanwhile: that is not used, whatever it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cursor_gateway.background import in_background
+from cursor_gateway.errors import ScratchUnusable
+from cursor_gateway.settings import SettingsError
+
+log = logging.getLogger(__name__)
+
+TOUCHED_EVERY = 3600.0
+# For how long one look at it will do, where it found nothing wrong and where it did; and how long
+# those who ask wait for a disk that is slow to answer.
+LOOK_LASTS = 10.0
+FAULT_LASTS = 2.0
+LOOK_WAIT = 1.0
+
+# What a run needs at least: a directory, and a file of some hundred bytes in it.
+_TRIED_BYTES = 4096
+# What has nothing to do with the directory, though it is met there.
+_OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class Scratch:
+    def __init__(self, prefix: str) -> None:
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+        except OSError as error:
+            raise SettingsError(
+                f"No directory for agents can be made: {error.strerror or error}. Set TMPDIR to a "
+                "directory that can be written to and is not full."
+            ) from error
+        _tell_where_tmpdir_is_not_used(self.path)
+        self._descriptor = -1
+        self._hold()
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_at = float("-inf")
+        # Why no agent can work there, as far as anybody has tried.
+        self.fault: ScratchUnusable | None = None
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Around all that is done there: it is there, and what goes wrong is told with its name."""
+        try:
+            self.make_sure()
+            yield
+        except OSError as error:
+            if error.errno in _OF_THE_PROCESS:
+                raise
+            self.fault = _fault(self.path, error)
+            raise _fault(self.path, error) from error
+
+    def make_sure(self) -> None:
+        """Make it again if it is gone."""
+        if not self.is_there():
+            log.warning("%s was removed or replaced by another program; making it again", self.path)
+            _make_again(self.path)
+            self._hold()
+
+    def is_there(self) -> bool:
+        try:
+            return _identity(os.lstat(self._text)) == self._identity
+        except OSError:
+            return False
+
+    async def keep(self) -> None:
+        """Show cleaners, for as long as the gateway runs, that it is in use."""
+        while True:
+            with suppress(OSError):
+                self.make_sure()
+                os.utime(self._descriptor)
+            await asyncio.sleep(TOUCHED_EVERY)
+
+    async def look(self) -> None:
+        """Find out whether an agent could work there now."""
+        now, lasts = asyncio.get_running_loop().time(), FAULT_LASTS if self.fault else LOOK_LASTS
+        if self._looking is None or (self._looking.done() and now > self._looked_at + lasts):
+            self._looked_at = now
+            self._looking = in_background(self._look(), "the look at the scratch directory")
+        await asyncio.wait({self._looking}, timeout=LOOK_WAIT)
+
+    async def _look(self) -> None:
+        try:
+            self.make_sure()
+            await asyncio.to_thread(_try_out, self.path)
+            self.fault = None
+        except OSError as error:
+            if error.errno not in _OF_THE_PROCESS:
+                self.fault = _fault(self.path, error)
+
+    def remove(self) -> None:
+        if self.is_there():
+            shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._descriptor)
+
+    def _hold(self) -> None:
+        """Its number is given to no other directory as long as a descriptor of it is open."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        # As a text: this is looked at before every run, and a Path takes longer than the look.
+        self._text = str(self.path)
+        self._descriptor = os.open(self.path, _DIRECTORY)
+        self._identity = _identity(os.fstat(self._descriptor))
+        with suppress(OSError):  # not every file system has locks
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_dev, found.st_ino, found.st_mode, found.st_uid
+
+
+def _make_again(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            path.unlink()
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        _take_over(path)
+
+
+def _take_over(path: Path) -> None:
+    """A directory that has the name, if it is the user's; others could reach into any other one."""
+    descriptor = os.open(path, _DIRECTORY)
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "another user has made it")
+        os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
+
+
+def _try_out(root: Path) -> None:
+    folder = tempfile.mkdtemp(prefix="look-", dir=root)
+    try:
+        with Path(folder, "file").open("xb") as file:
+            file.write(b"x" * _TRIED_BYTES)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fault(path: Path, error: OSError) -> ScratchUnusable:
+    return ScratchUnusable(f"No agent can work in {path}: {error.strerror or error}.")
+
+
+def _tell_where_tmpdir_is_not_used(path: Path) -> None:
+    named = os.environ.get("TMPDIR")
+    if named and not path.is_relative_to(Path(named).resolve()):
+        log.warning("TMPDIR names %s, which cannot be written to; agents work in %s", named, path)
