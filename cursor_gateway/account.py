@@ -44,6 +44,8 @@ NO_SIGN_IN_TRUSTED = 2.0
 SIGN_IN_WATCH = 300.0
 # A failure says nothing about the next attempt; it only keeps a crowd from repeating it at once.
 FAILURE_LASTS = 2.0
+# In the background, where nobody waits for it.
+RETRIED_AFTER = 30.0
 # Whoever asks for the gateway's health right after its start waits that long for the first word of
 # `status`, which takes a second on most machines and was seen to take eight.
 FIRST_CHECK_WAIT = 2.0
@@ -92,7 +94,8 @@ class Remembered(Generic[T]):
                     await self._settled.wait()
 
     def refresh_if_older(self, max_age: float) -> None:
-        if self._age() > max_age:
+        """What failed is tried again sooner."""
+        if self._age() > (max_age if self.error is None else min(max_age, RETRIED_AFTER)):
             self.refresh()
 
     def refresh(self) -> asyncio.Task[None]:

@@ -21,6 +21,7 @@ import orjson
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from cursor_gateway import request_ids
+from cursor_gateway.background import in_background
 from cursor_gateway.body import parse_body
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery
 from cursor_gateway.dialects import Exchange, chat
@@ -96,7 +97,7 @@ class _Connection:
         self._closing: asyncio.Task[bool] | None = None
 
     async def serve(self) -> None:
-        pinging = asyncio.create_task(self._ping())
+        pinging = in_background(self._ping(), "a sign of life")
         try:
             async for message in self._socket:
                 # What comes after the close is not answered, and so may be sent to another gateway.
@@ -115,7 +116,7 @@ class _Connection:
         self._is_leaving = True
         if not self._is_answering and self._closing is None:
             close = self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"shutting down")
-            self._closing = asyncio.create_task(close)
+            self._closing = in_background(close, "closing a WebSocket")
 
     async def _ping(self) -> None:
         """Against proxies that close silent connections. Nobody is thrown out for not answering:
@@ -140,7 +141,7 @@ class _Connection:
             await asyncio.wait({self._answer})
         self._is_answering = True
         self._requests += 1
-        self._answer = asyncio.create_task(self._respond(data, body))
+        self._answer = in_background(self._respond(data, body), "an answer over a WebSocket")
 
     async def _cancel(self) -> None:
         """Stop the answer. One that has ended meanwhile needs no word: its end is on its way."""

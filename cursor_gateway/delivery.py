@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from cursor_gateway.background import in_background
 from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.dialects import Exchange, StreamEncoder
 from cursor_gateway.errors import GatewayError, ShuttingDown
@@ -219,7 +220,7 @@ class _Stream:
         silent_from = now if self._is_writing else self._wrote_at
         if silent_from + self._settings.keep_alive <= now:
             silent_from = now
-            self._sign_of_life = self._loop.create_task(self._give_sign_of_life(now))
+            self._sign_of_life = in_background(self._give_sign_of_life(now), "a sign of life")
         self.due = silent_from + self._settings.keep_alive
 
     async def _give_sign_of_life(self, now: float) -> None:

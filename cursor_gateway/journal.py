@@ -8,6 +8,7 @@ asked and answered is not in it, unless the user switched that on.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import signal
 import time
@@ -29,6 +30,8 @@ from cursor_gateway.journal_file import JournalFile
 from cursor_gateway.metrics import Given, Metrics
 from cursor_gateway.presence import state_folder
 from cursor_gateway.settings import Settings
+
+log = logging.getLogger(__name__)
 
 RUNNING, COMPLETE, CLIENT_GONE = "running", "complete", "client_gone"
 # What the server notes for a client that did not wait for the end, whatever it had been sent.
@@ -237,7 +240,10 @@ class Journal:
         finally:
             del self._running[record]
             record.end()
-            self._keep(record)
+            try:
+                self._keep(record)
+            except Exception:  # the answer is as good as it was
+                log.exception("a request is missing in the journal")
 
     def _keep(self, record: Record) -> None:
         self._uncounted.append(record)
@@ -252,9 +258,9 @@ class Journal:
             wordless.asked = wordless.answered = None
 
     def _count_all(self) -> None:
-        for record in self._uncounted:
+        records, self._uncounted = self._uncounted, []
+        for record in records:
             self._count(record)
-        self._uncounted.clear()
 
     def _count(self, record: Record) -> None:
         add = self._metrics.add

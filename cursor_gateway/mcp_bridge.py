@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from cursor_gateway.agents.children import Children
+from cursor_gateway.background import in_background
 from cursor_gateway.core.conversation import ToolCall, ToolResult, ToolSpec
 from cursor_gateway.core.mcp_config import Selection
 from cursor_gateway.core.mcp_names import server_parts, tool_names
@@ -63,7 +64,7 @@ class Bridge:
     def start(self, only: str | None = None) -> None:
         """Connect the servers, or `only` the one of that name, in the background."""
         if self._settings.mcp:
-            self._starting = asyncio.get_running_loop().create_task(self._start(only))
+            self._starting = in_background(self._start(only), "the start of the MCP servers")
 
     async def settled(self) -> None:
         """Until each server is connected or has failed once."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cursor_gateway.agents.child import Child, Command, encoded
 from cursor_gateway.agents.children import Children
+from cursor_gateway.background import in_background
 from cursor_gateway.core.mcp_config import LocalServer, Server
 from cursor_gateway.core.mcp_results import failure
 from cursor_gateway.mcp_files import project_directory
@@ -87,7 +88,7 @@ class McpServer:
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self.task = asyncio.get_running_loop().create_task(self._own())
+        self.task = in_background(self._own(), f"the watch on MCP server {self.config.name!r}")
 
     @property
     def is_connected(self) -> bool:

@@ -30,6 +30,7 @@ from typing import Any, Literal
 import orjson
 from aiohttp import web
 
+from cursor_gateway.background import in_background
 from cursor_gateway.core.conversation import Text, ToolCall, ToolResult, ToolSpec
 from cursor_gateway.core.events import AgentCall, AgentCallDone, Aside, Event, RelayedCall
 from cursor_gateway.core.json_text import to_json
@@ -213,7 +214,7 @@ class Line:
             self.deliver([await self._execute(call)])
 
         self._result(call.id)
-        errand = asyncio.get_running_loop().create_task(run())
+        errand = in_background(run(), "a call of an MCP tool")
         self._errands.add(errand)
         errand.add_done_callback(self._errands.discard)
         return call.id

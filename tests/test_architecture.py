@@ -91,6 +91,16 @@ def test_one_module_imports_mcp() -> None:
     assert importing == {"mcp_connection"}
 
 
+def test_no_task_is_started_whose_failure_nobody_would_see() -> None:
+    starting = {
+        path.stem
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "create_task"
+    }
+    assert starting == {"background"}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_files_and_functions_stay_readable(path: Path) -> None:
     source = path.read_text()

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import aiohttp
+import pytest
 
-from cursor_gateway.presence import running
+from cursor_gateway.presence import Presence, announced, running
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process, streaming
 from tests.test_cli import run
@@ -29,6 +30,16 @@ async def test_a_running_gateway_tells_scripts_its_pid_and_port(fake: FakeAgent)
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
         assert not file.exists()
+
+
+def test_a_gateway_that_cannot_announce_itself_serves_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "runtime").write_text("no directory")
+    env = {"XDG_RUNTIME_DIR": str(tmp_path / "runtime")}
+    with announced(Presence(1, "127.0.0.1", 1, "http://127.0.0.1:1/v1"), env) as file:
+        assert file is None
+    assert "no command will find this gateway" in caplog.text
 
 
 async def test_the_file_of_a_killed_gateway_is_known_as_stale(

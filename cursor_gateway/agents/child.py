@@ -32,6 +32,7 @@ from pathlib import Path
 from cursor_gateway.agents import process_tree
 from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
+from cursor_gateway.background import in_background
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ class Child:
         """Write all of `data` to its stdin and close it, in the background if that takes time."""
         rest = self._write(memoryview(data))
         if rest:
-            self._feeding = self._loop.create_task(self._feed(rest))
+            self._feeding = in_background(self._feed(rest), "handing an agent its prompt")
         else:
             self._close_stdin()
 

@@ -15,6 +15,7 @@ from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child, Command
 from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
 from cursor_gateway.agents.transcripts import ROOT_PREFIX, Transcripts
+from cursor_gateway.background import in_background
 from cursor_gateway.errors import AgentFailed
 from cursor_gateway.scratch import Scratch
 
@@ -109,7 +110,7 @@ class Children:
         self._readiness.close()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = in_background(work, "ending an agent")
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
         return task

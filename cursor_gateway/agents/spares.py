@@ -22,6 +22,7 @@ from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.child import Child
 from cursor_gateway.agents.run import Order, Starts
 from cursor_gateway.agents.start_times import StartTimes
+from cursor_gateway.background import in_background
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.relay import Line
 from cursor_gateway.workspaces import Workspace
@@ -85,7 +86,7 @@ class Spares:
         if not self._times.warm_helps:
             self.close()
         elif self._most and not self._times.cold_is_wanted and not self._is_there(order.kind):
-            task = asyncio.get_running_loop().create_task(self._prepare(order))
+            task = in_background(self._prepare(order), "starting an agent ahead")
             self._coming[order.kind] = _Coming(order, task)
 
     def _is_there(self, kind: Hashable) -> bool:

@@ -79,3 +79,20 @@ async def test_that_it_cannot_be_kept_disturbs_nobody(tmp_path: Path) -> None:
     known.learn(calls_at_once=3)
     await known.close()
     assert known.facts.calls_at_once == 3
+
+
+async def test_what_could_not_be_written_is_written_when_there_is_room(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "versions"
+    folder.write_text("no directory")
+    known = KnownVersions(folder)
+    await known.recognise("1")
+    for seconds in (1.0, 2.0, 3.0):
+        known.learn(cold_start_s=seconds)
+        await known.close()
+    folder.unlink()
+    known.learn(cold_start_s=3.0)
+    await known.close()
+    assert read_facts(folder, "1") == VersionFacts(cold_start_s=3.0)
+    assert caplog.text.count("is not kept") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,37 @@ async def healthy(client: Client) -> dict[str, Any]:
 
 def asked(fake: FakeAgent, word: str) -> int:
     return sum(word in call["argv"] for call in fake.calls())
+
+
+@pytest.mark.parametrize(
+    "fault", [OSError(errno.EMFILE, "Too many open files"), MemoryError(), ValueError("a bug")]
+)
+async def test_a_sign_in_that_could_not_be_checked_is_checked_again(
+    start: Start,
+    fake: FakeAgent,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fault: Exception,
+) -> None:
+    """By the gateway itself: nobody asks for its health here."""
+    for name in ("NO_SIGN_IN_LASTS", "RETRIED_AFTER", "SIGN_IN_WATCH"):
+        monkeypatch.setattr(f"cursor_gateway.account.{name}", 0.05)
+    tries: list[str] = []
+
+    def fails(**where: str) -> None:
+        tries.append(where["dir"])
+        raise fault
+
+    with monkeypatch.context() as broken:
+        broken.setattr("tempfile.TemporaryFile", fails)
+        async with start() as client:
+            await eventually(lambda: len(tries) > 9)
+            assert (await client.get("/v1/models"))[0] == 502
+            broken.undo()
+            await eventually(lambda: asked(fake, "status") and asked(fake, "models"))
+            assert (await healthy(client))["auth"] == "authenticated"
+    # For each of the three that are asked for: once, not at each attempt.
+    assert caplog.text.count("cursor-agent could not be asked") == 3
 
 
 async def test_models_have_the_fields_that_scripts_rely_on(client: Client) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cursor_gateway.journal import Record
 from tests.conftest import Client, FakeAgent, Start, eventually, frames_of
 from tests.http.dialogue import BASH, Dialogue
 
@@ -368,6 +369,38 @@ async def test_a_full_disk_leaves_no_half_lines(
         full = False
         await client.error("hi", **UNKNOWN)
     assert len(written(fake)) == 1
+
+
+@pytest.mark.parametrize("value", [object(), 2**80, "\ud800"])
+async def test_a_record_that_is_no_json_costs_only_itself(
+    start: Start,
+    fake: FakeAgent,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    value: object,
+) -> None:
+    real = Record.as_json
+
+    def as_json(record: Record) -> dict[str, Any]:
+        return real(record) | ({"odd": value} if record.id.startswith("odd") else {})
+
+    monkeypatch.setattr(Record, "as_json", as_json)
+    async with start() as client:
+        for name in ("odd-1", "odd-2"):
+            await client.error("hi", **UNKNOWN, headers={"X-Request-Id": name})
+        while "journal_lost_total 2" not in await metrics(client):
+            pass
+        await client.error("hi", **UNKNOWN, headers={"X-Request-Id": "even"})
+    assert [record["id"] for record in written(fake)] == ["even"]
+    assert caplog.text.count("a record is missing in the journal") == 1
+
+
+async def test_an_answer_is_whole_though_it_cannot_be_noted(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Record, "processes", lambda record: 1 / 0)
+    assert await client.text("[[text:fine]]") == "fine"
+    assert "a request is missing in the journal" in caplog.text
 
 
 async def metrics(client: Client) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -212,6 +213,33 @@ def guardian_of(pid: int) -> int:
 def notes(fake: FakeAgent) -> list[Path]:
     folder = Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway" / "scratch"
     return list(folder.glob("*"))
+
+
+async def test_what_a_full_disk_does_not_take_of_a_note_is_written_later(
+    start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, room = os.write, [10, 0]
+
+    def write(fd: int, data: bytes) -> int:
+        if not room or os.fstat(fd).st_ino != inode:
+            return real(fd, data)
+        if not (taken := room.pop(0)):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(fd, data[:taken])
+
+    async with start() as client:
+        [note] = notes(fake)
+        inode = note.stat().st_ino
+        monkeypatch.setattr("cursor_gateway.agents.transcripts.os.write", write)
+        for word in ("one", "two", "three"):
+            assert await client.content(f"[[text:{word}]]") == word
+        lines = [json.loads(line) for line in content_of(note).splitlines()]
+        root = lines[0]["root"]
+        assert lines[1:] == [root, *(f"{root}/run-{number}" for number in (1, 2, 3))]
+
+
+def content_of(note: Path) -> str:
+    return note.read_text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
