@@ -39,6 +39,7 @@
     └── Unavailable               503  the same request may pass later
         ├── RateLimited           429
         ├── TooManyRequests       429
+        │   └── TooManyListeners  429  `/v1/events`
         ├── AgentNotFound         503
         │   └── NoWayToAgent      503  `agent_command`
         ├── ScratchUnusable       503  a disk that is full, or cannot be written to
@@ -318,6 +319,11 @@ class TooManyRequests(Unavailable):
     type = "rate_limit_error"
     code = "too_many_requests"
     hint = "Raise the setting `slots` or `queue` if this machine can run more agents."
+
+
+class TooManyListeners(TooManyRequests):
+    code = "too_many_listeners"
+    hint = "Close some pages of the gateway, or whatever else reads `/v1/events`."
 
 
 class AgentNotFound(Unavailable):

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from cursor_gateway.background import in_background
 from cursor_gateway.errors import ScratchUnusable
-from cursor_gateway.settings import SettingsError
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +44,8 @@ class Scratch:
         try:
             self.path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
         except OSError as error:
-            raise SettingsError(
-                f"No directory for agents can be made: {error.strerror or error}. Set TMPDIR to a "
-                "directory that can be written to and is not full."
+            raise ScratchUnusable(
+                f"No directory for agents can be made: {error.strerror or error}."
             ) from error
         _tell_where_tmpdir_is_not_used(self.path)
         self._descriptor = -1

@@ -153,7 +153,7 @@ class Server:
         app.router.add_get("/health", self._health)
         app.router.add_routes(journal_routes(self._journal, self._gateway, self._needs_key))
         app.router.add_routes(page_routes(self._gateway.account, self._env, self._needs_key))
-        events = Events(self._journal, self._state, self._stopping)
+        events = Events(self._journal, self._state, self._gateway.look_at_disk, self._stopping)
         app.router.add_routes(web.get(f"{prefix}/events", events.tell) for prefix in ("/v1", ""))
         return app
 

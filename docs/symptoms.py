@@ -218,6 +218,13 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             (errors.TooManyRequests,),
         ),
         Symptom(
+            "“others listen already”",
+            "Each open page of the gateway, and whatever else reads `/v1/events`, holds a "
+            "connection for as long as it is open.",
+            "curl http://127.0.0.1:32124/v1/requests",
+            (errors.TooManyListeners,),
+        ),
+        Symptom(
             "“No agent can work in”, “No directory for agents can be made”, “no temporary file can "
             "be written”",
             "Each request works in a directory of its own, which cannot be made: the disk is full "

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cursor_gateway.journal import Record
-from tests.conftest import Client, FakeAgent, Start, eventually, frames_of
+from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, eventually, frames_of
 from tests.http.dialogue import BASH, Dialogue
 
 CANARY = "canary-9321"
@@ -388,8 +388,9 @@ async def test_a_record_that_is_no_json_costs_only_itself(
     async with start() as client:
         for name in ("odd-1", "odd-2"):
             await client.error("hi", **UNKNOWN, headers={"X-Request-Id": name})
-        while "journal_lost_total 2" not in await metrics(client):
-            pass
+        async with asyncio.timeout(WAIT_SECONDS):
+            while "journal_lost_total 2" not in await metrics(client):
+                pass
         await client.error("hi", **UNKNOWN, headers={"X-Request-Id": "even"})
     assert [record["id"] for record in written(fake)] == ["even"]
     assert caplog.text.count("a record is missing in the journal") == 1

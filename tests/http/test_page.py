@@ -10,15 +10,19 @@ import socket
 import subprocess
 import sys
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import aiohttp
 import pytest
 
+from cursor_gateway import events
 from cursor_gateway.clients import CLIENTS
+from cursor_gateway.journal import Record
 from cursor_gateway.page_routes import FILES
-from tests.conftest import Client, FakeAgent, Start
+from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start
 from tests.dialects.answers import REQUESTS
 from tests.http.dialogue import Dialogue, tool
 
@@ -203,6 +207,64 @@ async def test_listeners_do_not_hold_up_the_shutdown(start: Start) -> None:
         await anext(news)
         await client.server.close()
         assert [event async for event, _ in news if event == "never"] == []
+
+
+async def test_what_changes_is_put_into_words_once_for_all_listeners(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words: list[str] = []
+    real = Record.as_json
+
+    def as_json(record: Record) -> dict[str, Any]:
+        words.append(record.id)
+        return real(record)
+
+    monkeypatch.setattr(Record, "as_json", as_json)
+    async with start() as client, AsyncExitStack() as listeners:
+        connect = partial(client.session.get, client.url("/v1/events"))
+        told_to = [told(await listeners.enter_async_context(connect())) for _ in range(40)]
+        await client.content("[[text:hi]]", headers={"X-Request-Id": "one"})
+        for news in told_to:
+            while (last := await anext(news))[0] != "requests" or not last[1][0]["status"]:
+                pass
+    # At each look at which it had changed; and once for the journal's file.
+    assert words.count("one") < len(told_to)
+
+
+async def test_there_are_not_more_listeners_than_the_gateway_can_serve(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST_LISTENERS", 2)
+    async with start() as client:
+        connect = partial(client.session.get, client.url("/v1/events"))
+        async with connect() as first, connect():
+            async with connect() as third:
+                assert third.status == 429 and third.headers["Retry-After"]
+                assert (await third.json())["error"]["code"] == "too_many_listeners"
+            first.close()
+            await until_one_is_let_in(connect)
+
+
+async def until_one_is_let_in(connect: Callable[[], Any]) -> None:
+    status = 0
+    async with asyncio.timeout(WAIT_SECONDS):
+        while status != 200:
+            async with connect() as response:
+                status = response.status
+
+
+async def test_a_listener_that_does_not_read_gives_way(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST_LISTENERS", 1)
+    monkeypatch.setattr(events, "STALLED_AFTER", 0.05)
+    monkeypatch.setattr(events, "_frame", lambda event, data: bytes(16 * 1024 * 1024))
+    async with start() as client:
+        reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
+        writer.write(b"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert b"200" in await reader.readline()
+        await until_one_is_let_in(partial(client.session.get, client.url("/v1/events")))
+        writer.close()
 
 
 # One request
