@@ -30,7 +30,7 @@ TOUCHED_EVERY = 3600.0
 # For how long one look at it will do, where it found nothing wrong and where it did; and how long
 # those who ask wait for a disk that is slow to answer.
 LOOK_LASTS = 10.0
-FAULT_LASTS = 2.0
+FAULT_LASTS = 1.0
 LOOK_WAIT = 1.0
 
 # What a run needs at least: a directory, and a file of some hundred bytes in it.

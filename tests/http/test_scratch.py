@@ -19,7 +19,7 @@ import pytest
 
 from cursor_gateway import scratch
 from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, eventually, frames_of, text_of
-from tests.http.dialogue import Dialogue
+from tests.http.dialogue import BASH, Dialogue
 from tests.http.test_permissions import ALL, denied
 from tests.http.test_spares import spare
 
@@ -216,11 +216,8 @@ async def test_a_full_disk_is_named_to_whoever_asks_until_there_is_room(
             assert await asked(session, "before") == (200, "")
             [inner] = await eventually(lambda: _children(process.pid))
             filler = Path(f"/proc/{inner}/root{place}/filler")
-            fill(filler)
-            assert await asked(session, "full") == (503, UNUSABLE)
-            async with session.get("/health") as response:
-                assert response.status == 503
-                error = (await response.json())["error"]
+            async with asyncio.timeout(WAIT_SECONDS):
+                error = await full(session, filler)
             assert f"{place}/cursor-gateway-" in error["message"]
             assert "No space left on device" in error["message"]
             empty(filler)
@@ -231,8 +228,19 @@ async def test_a_full_disk_is_named_to_whoever_asks_until_there_is_room(
         await process.communicate()
 
 
+async def full(session: aiohttp.ClientSession, filler: Path) -> dict[str, str]:
+    """What `/health` says of it. Runs that end meanwhile leave a little room, for a moment."""
+    while True:
+        fill(filler)
+        refused = await asked(session, "full") == (503, UNUSABLE)
+        async with session.get("/health") as response:
+            state = await response.json()
+        if refused and response.status == 503:
+            return dict(state["error"])
+
+
 def fill(path: Path) -> None:
-    with suppress(OSError), path.open("wb", buffering=0) as file:
+    with suppress(OSError), path.open("ab", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
 
@@ -246,7 +254,9 @@ def _children(pid: int) -> list[int]:
 
 
 async def asked(session: aiohttp.ClientSession, prompt: str) -> tuple[int, str]:
-    body = {"model": "auto", "messages": [{"role": "user", "content": f"[[text:{prompt}]]"}]}
+    """With a tool, for which a file is written at each request."""
+    messages = [{"role": "user", "content": f"[[text:{prompt}]]"}]
+    body = {"model": "auto", "messages": messages, "tools": [BASH]}
     headers = {"X-Cursor-Session": "off"}
     async with session.post("/v1/chat/completions", json=body, headers=headers) as response:
         answer = await response.json()
