@@ -64,8 +64,7 @@ class Scratch:
         except OSError as error:
             if error.errno in _OF_THE_PROCESS:
                 raise
-            self.fault = _fault(self.path, error)
-            raise _fault(self.path, error) from error
+            raise self._fail(error) from error
 
     def make_sure(self) -> None:
         """Make it again if it is gone."""
@@ -103,7 +102,15 @@ class Scratch:
             self.fault = None
         except OSError as error:
             if error.errno not in _OF_THE_PROCESS:
-                self.fault = _fault(self.path, error)
+                self._fail(error)
+
+    def _fail(self, error: OSError) -> ScratchUnusable:
+        why = f"No agent can work in {self.path}: {error.strerror or error}."
+        if self.fault is None:
+            log.warning("%s", why)
+        # Another one than is raised, which would keep the whole conversation by its traceback.
+        self.fault = ScratchUnusable(why)
+        return ScratchUnusable(why)
 
     def remove(self) -> None:
         if self.is_there():
@@ -158,10 +165,6 @@ def _try_out(root: Path) -> None:
             file.write(b"x" * _TRIED_BYTES)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _fault(path: Path, error: OSError) -> ScratchUnusable:
-    return ScratchUnusable(f"No agent can work in {path}: {error.strerror or error}.")
 
 
 def _tell_where_tmpdir_is_not_used(path: Path) -> None:
