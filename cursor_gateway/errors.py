@@ -44,6 +44,7 @@
         │   └── NoWayToAgent      503  `agent_command`
         ├── ScratchUnusable       503  a disk that is full, or cannot be written to
         ├── CursorUnreachable     503
+        ├── OutOfResources        503  no descriptor, process or memory for another agent
         ├── ShuttingDown          503
         ├── AgentFailed           502
         └── AgentTimedOut         504
@@ -351,6 +352,14 @@ class ScratchUnusable(Unavailable):
 class CursorUnreachable(Unavailable):
     code = "cursor_unreachable"
     hint = "Check the network and status.cursor.com."
+
+
+class OutOfResources(Unavailable):
+    code = "out_of_resources"
+    hint = (
+        "Lower `slots` or `parked_per_slot`, or let the gateway have more: memory, processes, or "
+        "open files (`ulimit -n`)."
+    )
 
 
 class ShuttingDown(Unavailable):

@@ -69,7 +69,12 @@ class Gateway:
         )
         self.account = Account(self.agent, settings)
         self._failures = RecentFailures(lambda: self.account.sign_ins)
-        self._sessions = Sessions(self.agent, self._call_ids, settings.session_ttl)
+        self._sessions = Sessions(
+            self.agent,
+            self._call_ids,
+            settings.session_ttl,
+            most=settings.slots * settings.parked_per_slot,
+        )
         self._channel = ToolChannel(settings.tool_channel)
         self._errands = Errands()
         self._slots = _Slots(settings.slots, settings.queue)
@@ -310,11 +315,7 @@ class Gateway:
             "slots": self._slots.state(),
             "tools": self._channel.state(self.agent.locate()) if agent["kind"] else None,
             "warm": self.agent.spares.state(),
-            "sessions": {
-                "parked": self._sessions.parked,
-                "chats": self._sessions.chats,
-                **self.agent.chats.state(),
-            },
+            "sessions": self._sessions.state(),
             "loops_stopped": self._loops_stopped,
             "record_prompts": self._settings.record_prompts,
             "agent_reads": agent_reads(self._settings),

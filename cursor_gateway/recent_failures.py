@@ -33,6 +33,7 @@ from cursor_gateway.errors import (
     ModelBlocked,
     ModelNotFound,
     NotAuthenticated,
+    OutOfResources,
     PlanRequired,
     QuotaExceeded,
     ShuttingDown,
@@ -57,7 +58,7 @@ TRIAL_LASTS = 10.0
 MAX_ENTRIES = 1000
 
 # The gateway's own limits and the absence of any agent: no agent is started for these anyway.
-_NOT_OF_AN_AGENT = (TooManyRequests, ShuttingDown, AgentNotFound)
+_NOT_OF_AN_AGENT = (TooManyRequests, OutOfResources, ShuttingDown, AgentNotFound)
 _OF_THE_SIGN_IN = (NotAuthenticated, AgentKeyInvalid)
 _OF_A_MODEL = (QuotaExceeded, PlanRequired, ModelBlocked, ModelNotFound)
 _ACCOUNT = ("account", "")

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from cursor_gateway import request_ids
 from cursor_gateway.admission import Admission, caller_of, check_content_type
-from cursor_gateway.agents import elsewhere, isolation
+from cursor_gateway.agents import elsewhere, isolation, resources
 from cursor_gateway.body import parse_body, read_body, read_json
 from cursor_gateway.chat_socket import PATH as SOCKET_PATH
 from cursor_gateway.chat_socket import ChatSockets
@@ -234,7 +234,10 @@ class Server:
         if health["status"] == "starting":
             await self._gateway.account.first_check()
             health = self._state()
-        if not self._admission.has_key(request.headers):
+        if self._admission.has_key(request.headers):
+            # Not in the state, which listeners compare and are told of whenever it changes.
+            health["descriptors"] = resources.descriptors()
+        else:
             health = {name: health[name] for name in ("status", "version", "auth", "mcp")}
         return json_response(health, 200 if health["status"] == "ok" else 503)
 

@@ -7,7 +7,8 @@ a fresh run that reads the whole transcript: that is never wrong, only slower. S
 fit exactly is left to it, without an error.
 
 Whoever is found is taken out: two requests never share a run or a chat. What nobody asks for
-expires.
+expires. A run that waits is a live process: there are `most` of them, and the one that has waited
+for longest gives way to the next, or where the machine has no room.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from cursor_gateway.agents import resources
 from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.cursor_cli import CursorCli
 from cursor_gateway.agents.run import Run
@@ -36,7 +39,6 @@ from cursor_gateway.core.history import (
 log = logging.getLogger(__name__)
 
 # Far more than a person has open at once; what is beyond it gives way to the newer.
-MAX_PARKED = 256
 MAX_CHATS = 256
 
 # A client that has what it wanted comes back at once, to complain of it, or never.
@@ -99,10 +101,13 @@ class _Kept:
 
 
 class Sessions:
-    def __init__(self, agent: CursorCli, call_ids: CallIds, seconds: float) -> None:
+    def __init__(self, agent: CursorCli, call_ids: CallIds, seconds: float, most: int) -> None:
         self._agent = agent
         self._call_ids = call_ids
         self._seconds = seconds
+        self._most = most
+        self._gave_way = 0
+        agent.waiting_gives_way = self._give_way
         # By the ids of the calls that each waits for; a run with several calls is here as often.
         self._parked: dict[str, _Parked] = {}
         # The oldest first, which are the first to expire: one timer does for all.
@@ -110,12 +115,17 @@ class Sessions:
         self._expiry: asyncio.TimerHandle | None = None
 
     @property
-    def parked(self) -> int:
-        return len(self._runs())
-
-    @property
     def chats(self) -> int:
         return len({id(kept) for kept in self._kept.values()})
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "parked": len(self._runs()),
+            "most_parked": self._most,
+            "gave_way": self._gave_way,
+            "chats": self.chats,
+            **self._agent.chats.state(),
+        }
 
     def close(self) -> None:
         for parked in self._runs():
@@ -128,9 +138,10 @@ class Sessions:
     # Runs that wait for results
 
     def park(self, ask: Ask, run: Run, seen: History, calls: Sequence[ToolCall]) -> None:
-        runs = self._runs()
-        if len(runs) >= MAX_PARKED:
-            self._stop(runs[0])
+        self._make_room()
+        if not self._most:
+            self._agent.end(run)
+            return
         parked = _Parked(run, ask.caller, ask.scope, seen, frozenset(call.id for call in calls))
         seconds = self._seconds
         if ends_the_task(ask.conversation, [call.name for call in calls]):
@@ -139,6 +150,23 @@ class Sessions:
         parked.timer = loop.call_later(seconds, lambda: self._stop(parked))
         run.when_over(lambda: self._stop(parked))
         self._parked |= dict.fromkeys(parked.calls, parked)
+
+    def _make_room(self) -> None:
+        """For one more that waits."""
+        if len(self._runs()) >= self._most:
+            self._give_way()
+        elif what := resources.shortage():
+            log.info("%s run short; an agent that waits gives way", what)
+            if self._agent.spares.give_way() is None:
+                self._give_way()
+
+    def _give_way(self) -> asyncio.Future[None] | None:
+        """End the run that has waited for longest; what it returns is done when that has ended."""
+        oldest = next(iter(self._parked.values()), None)
+        if oldest is None:
+            return None
+        self._gave_way += 1
+        return self._stop(oldest)
 
     def continued(self, ask: Ask) -> Run | None:
         """The run that waits for the results that `ask` brings, told of them."""
@@ -207,10 +235,11 @@ class Sessions:
             if self._parked.get(call) is parked:
                 del self._parked[call]
 
-    def _stop(self, parked: _Parked) -> None:
+    def _stop(self, parked: _Parked) -> asyncio.Future[None] | None:
         if any(self._parked.get(call) is parked for call in parked.calls):
             self._take_out(parked)
-            self._agent.end(parked.run)
+            return self._agent.end(parked.run)
+        return None
 
     # Chats that wait for the user
 

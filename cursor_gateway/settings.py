@@ -160,6 +160,12 @@ class Settings:
         "How many requests may wait for a slot before 429.",
         _COUNT_OR_NONE,
     )
+    parked_per_slot: int = setting(
+        4,
+        "CURSOR_GATEWAY_PARKED_PER_SLOT",
+        "For each slot, how many agents may wait for the results of their client's tools, besides "
+        "those that run. Each is a live process; with more, the one that waited longest is ended.",
+    )
     warm: int = setting(
         1,
         "CURSOR_GATEWAY_WARM",

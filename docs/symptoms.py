@@ -225,6 +225,13 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             (errors.TooManyListeners,),
         ),
         Symptom(
+            "“cannot be started: ” too many open files, or no memory",
+            "The machine, or what the gateway may have of it, has no room for another agent, and "
+            "none is left that only waits and could give way.",
+            "cursor-gateway serve --slots 4 --parked-per-slot 1",
+            (errors.OutOfResources,),
+        ),
+        Symptom(
             "“No agent can work in”, “No directory for agents can be made”, “no temporary file can "
             "be written”",
             "Each request works in a directory of its own, which cannot be made: the disk is full "

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from cursor_gateway.agents import process_tree
+from cursor_gateway.agents import process_tree, resources
 from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child, Command
 from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
 from cursor_gateway.agents.transcripts import ROOT_PREFIX, Transcripts
 from cursor_gateway.background import in_background
-from cursor_gateway.errors import AgentFailed
+from cursor_gateway.errors import AgentFailed, OutOfResources
 from cursor_gateway.scratch import Scratch
 
 
@@ -52,6 +52,8 @@ class Children:
             pass_fds=transcripts.lock,
         )
         self._pids.add(self._guardian.pid)
+        # How many descriptors programs may have here, where the gateway has taken more.
+        self._their_limit = resources.raise_limit() if owns_process else None
 
     def spawn(self, command: Command) -> Child:
         """A new agent."""
@@ -76,8 +78,11 @@ class Children:
         try:
             child = Child(command, hear, mark, self._pids, self._readiness, on_exit)
         except OSError as error:
-            raise AgentFailed(f"{command.argv[0]} cannot be started: {error.strerror}.") from error
+            failed = OutOfResources if error.errno in resources.EXHAUSTED else AgentFailed
+            raise failed(f"{command.argv[0]} cannot be started: {error.strerror}.") from error
         self._pids.add(child.pid)
+        if self._their_limit is not None:
+            resources.give_back_limit(child.pid, self._their_limit)
         return child
 
     def retire(

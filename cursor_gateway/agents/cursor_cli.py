@@ -151,6 +151,8 @@ class CursorCli:
             sees_stores=not settings.agent_command,
         )
         self._times = StartTimes(known_versions)
+        # Ends the run that has waited for longest, if any waits.
+        self.waiting_gives_way: Callable[[], asyncio.Future[None] | None] = lambda: None
         self.spares = Spares(
             settings.warm, self._starts, self._launch_spare, self._discard, self._times
         )
@@ -178,6 +180,7 @@ class CursorCli:
             place.child,
             watch,
             launch=lambda run, prompt: self._launch(run.order, run.workspace, run.line, prompt),
+            make_room=self.make_room,
             compose=self._compose,
             began=lambda at, is_spare: self._times.began(at, place.born if is_spare else None),
             children=self._children,
@@ -186,13 +189,20 @@ class CursorCli:
             redacted=self._redacted,
         )
 
-    def end(self, run: Run) -> None:
+    async def make_room(self) -> bool:
+        """End somebody who only waits, a spare first; whether there was anybody."""
+        ended = self.spares.give_way() or self.waiting_gives_way()
+        if ended is not None:
+            await asyncio.wait({ended})
+        return ended is not None
+
+    def end(self, run: Run) -> asyncio.Future[None]:
         """Stop it, and leave nothing of it."""
         if run.line is not None:
             self._relay.close_line(run.line)
         chat = run.order.chat
         sessions = (run.session_id, chat.session_id if chat else "")
-        run.end(lambda: self._release(run.workspace, *sessions))
+        return run.end(lambda: self._release(run.workspace, *sessions))
 
     def keep(self, run: Run) -> Chat | None:
         """It has finished; what it knows can be taken up again until `forget`, if it can be."""
@@ -239,8 +249,9 @@ class CursorCli:
             raise
         return replace(place, child=child, born=asyncio.get_running_loop().time())
 
-    def _discard(self, order: Order, place: Place) -> None:
-        """Of a spare: its chat and the chat's workspace stay."""
+    def _discard(self, order: Order, place: Place) -> asyncio.Future[None] | None:
+        """Of a spare: its chat and the chat's workspace stay. What it returns is done when its
+        process has ended, if it has one."""
         if place.line is not None:
             self._relay.close_line(place.line)
 
@@ -250,10 +261,11 @@ class CursorCli:
 
         if place.child is None:
             release()
-            return
+            return None
         end = self._children.retire(place.child, then=release)
         if order.chat is not None:
             order.chat.leaves(end)
+        return end
 
     def _launch(
         self, order: Order, workspace: Workspace, line: Line | None, prompt: bytes | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from cursor_gateway.agents.chats import Chat
 from cursor_gateway.agents.child import Child
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.patience import MOMENT, NoResult, Patience, Silence
+from cursor_gateway.agents.resources import EXHAUSTED
 from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.core.agent_text import classify_failure, is_config_race
 from cursor_gateway.core.conversation import Conversation, ToolResult
@@ -30,7 +31,12 @@ from cursor_gateway.core.events import (
     TextDelta,
     Usage,
 )
-from cursor_gateway.errors import AgentFailed, CursorUnreachable, GatewayError
+from cursor_gateway.errors import (
+    AgentFailed,
+    CursorUnreachable,
+    GatewayError,
+    OutOfResources,
+)
 from cursor_gateway.relay import Line
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace
@@ -51,6 +57,8 @@ MOST_HELD = 256
 # A notice that the list has changed goes before the result that the model goes on with.
 NEWS_GRACE = 2.0
 START_ATTEMPTS = 5
+# How often it is tried where there is no descriptor, process or memory; before each, another ends.
+ROOM_ATTEMPTS = 5
 START_SPACING = 0.25
 START_SPACING_LASTS = 60.0
 
@@ -111,6 +119,7 @@ class Run:
         watch: Watch,
         *,
         launch: Callable[[Run, bytes], Child],
+        make_room: Callable[[], Awaitable[bool]],
         compose: Callable[[Run], bytes],
         began: Callable[[float, bool], None],
         children: Children,
@@ -124,6 +133,7 @@ class Run:
         self._spare = spare
         self._watch = watch
         self._launch = launch
+        self._make_room = make_room
         self._compose = compose
         self._began = began
         self._children = children
@@ -255,7 +265,7 @@ class Run:
             await self._starts.wait()
         prompt = self._compose(self)
         if self._spare is None:
-            self._child = child = self._launch(self, prompt)
+            self._child = child = await self._launched(prompt)
         else:
             self._child = child = self._spare
             child.feed(prompt)
@@ -264,6 +274,17 @@ class Run:
         if self.line is not None:
             self.line.on_arrival = child.wake
         return child
+
+    async def _launched(self, prompt: bytes, attempts: int = ROOM_ATTEMPTS) -> Child:
+        """Where something has run out, those who only wait give way, one after the other."""
+        try:
+            return self._launch(self, prompt)
+        except (OutOfResources, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in EXHAUSTED:
+                raise
+            if attempts == 1 or not await self._make_room():
+                raise OutOfResources(str(error)) from error
+        return await self._launched(prompt, attempts - 1)
 
     def _note_first_output(self, data: bytes | None) -> None:
         if self._fed_at is not None and data:

@@ -69,7 +69,7 @@ class Spares:
         most: int,
         starts: Starts,
         launch: Callable[[Order], Place],
-        discard: Callable[[Order, Place], object],
+        discard: Callable[[Order, Place], asyncio.Future[None] | None],
         times: StartTimes,
     ) -> None:
         self._most = most
@@ -115,6 +115,11 @@ class Spares:
         for order in orders:
             if order.chat is chat:
                 self._end(order.kind)
+
+    def give_way(self) -> asyncio.Future[None] | None:
+        """End the oldest; what it returns is done when that has ended. None if there is none."""
+        spare = self._take_out(next(iter(self._ready), None))
+        return self._discard(spare.order, spare.place) if spare else None
 
     def close(self) -> None:
         for kind in [*self._ready, *self._coming]:

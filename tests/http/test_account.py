@@ -7,6 +7,7 @@ import errno
 import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -187,7 +188,14 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
             "state": "off",
             "reason": "the setting `warm` is 0",
         },
-        "sessions": {"parked": 0, "chats": 0, "resume": True, "reason": None},
+        "sessions": {
+            "parked": 0,
+            "most_parked": 40,
+            "gave_way": 0,
+            "chats": 0,
+            "resume": True,
+            "reason": None,
+        },
         "loops_stopped": 0,
         "record_prompts": False,
         "agent_reads": {
@@ -198,6 +206,7 @@ async def test_health_says_what_scripts_need(client: Client, fake: FakeAgent) ->
         "transcripts": "remove",
         "version_facts": {},
         "warnings": [],
+        "descriptors": {"used": ANY, "limit": ANY},
     }
 
 

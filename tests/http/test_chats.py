@@ -113,6 +113,8 @@ async def test_a_long_chat_that_keeps_its_history_goes_on(client: Client, fake: 
     assert resumed(fake) == [False, True, True]
     assert (await client.get("/health"))[1]["sessions"] == {
         "parked": 0,
+        "most_parked": 40,
+        "gave_way": 0,
         "chats": 1,
         "resume": True,
         "reason": None,

@@ -205,10 +205,13 @@ async def test_many_answers_leave_no_descriptor(client: Client, fake: FakeAgent)
 
 
 @asynccontextmanager
-async def gateway_process(fake: FakeAgent, *flags: str) -> AsyncIterator[tuple[Any, str]]:
+async def gateway_process(
+    fake: FakeAgent, *flags: str, few_descriptors: bool = False
+) -> AsyncIterator[tuple[Any, str]]:
     scratch = fake.home / "tmp"
     scratch.mkdir(exist_ok=True)
     process = await asyncio.create_subprocess_exec(
+        *("sh", "-c", 'ulimit -S -n 512 && exec "$@"', "sh") if few_descriptors else (),
         *(sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags),
         env=fake.env | {"TMPDIR": str(scratch), "COLUMNS": "200"},
         stderr=subprocess.PIPE,

@@ -26,7 +26,7 @@ def descriptors(pid: int) -> int:
 
 
 async def test_two_hundred_parked_runs_cost_little_and_leave_nothing(fake: FakeAgent) -> None:
-    flags = ("--slots", "8", "--queue", "1000", "--session-ttl", "60")
+    flags = ("--slots", "8", "--parked-per-slot", "25", "--queue", "1000", "--session-ttl", "60")
     async with (
         gateway_process(fake, *flags) as (process, url),
         aiohttp.ClientSession() as session,
