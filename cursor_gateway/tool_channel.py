@@ -45,7 +45,7 @@ class ToolChannel:
     def relay_is_ignored(self) -> None:
         self._ignored += 1
         if self._ignored == 1:
-            log.warning("tools go by text for now: %s", _IGNORED)
+            log.warning("tools went by text: %s", _IGNORED)
         if self._ignored >= _IGNORED_OFTEN:
             self._ignored_until = monotonic() + _ASK_AGAIN_AFTER
 
@@ -56,12 +56,12 @@ class ToolChannel:
             log.info("answered; tools by the %s channel", channel)
 
     def state(self, located: Located) -> dict[str, Any]:
-        serves = self.is_relay(located) and not self._ignored
+        is_relay = self.is_relay(located)
         reason = _ELSEWHERE if located.reach else f"tool_channel is {self._wanted}"
         if self._wanted == "auto" and self._is_fetched is False:
             reason = _NOT_FETCHED
         return {
-            "channel": "relay" if serves else "text",
-            "reason": _IGNORED if self._ignored else reason,
+            "channel": "relay" if is_relay else "text",
+            "reason": _IGNORED if self._ignored and not is_relay else reason,
             "served": dict(self._served),
         }

@@ -249,18 +249,20 @@ async def test_a_reminder_of_the_client_goes_with_its_result(client: Client) -> 
     assert text == "a.txt<system-reminder>Be tidy.</system-reminder>"
 
 
-async def test_an_agent_without_mcp_is_served_by_text_in_the_same_request(
+async def test_an_agent_without_mcp_is_served_by_text_and_the_relay_left_alone_after_two(
     start: Start, fake: FakeAgent, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake.put("no-mcp")
+    states = []
     async with start() as client:
         for _ in range(3):
             talk = Dialogue(client)
             await talk.say('[[call:bash {"command": "ls"}]]')
             assert talk.asked == [("bash", {"command": "ls"})]
-        state = (await client.get("/health"))[1]["tools"]
-    assert state["channel"] == "text" and "did not connect" in state["reason"]
-    assert caplog.text.count("tools go by text") == 1
+            states.append((await client.get("/health"))[1]["tools"])
+    assert [state["channel"] for state in states] == ["relay", "text", "text"]
+    assert "did not connect" in states[-1]["reason"]
+    assert caplog.text.count("tools went by text") == 1
     by_relay = ["--approve-mcps" in run["argv"] for run in fake.runs()]
     assert by_relay == [True, False, True, False, False]
 
