@@ -25,6 +25,7 @@ from cursor_gateway.errors import (
     GatewayError,
     ModelNotFound,
     NotAuthenticated,
+    OutOfResources,
 )
 from cursor_gateway.settings import Settings
 
@@ -207,7 +208,7 @@ class Account:
             pass
         try:
             known = (await self._models.get(MODELS_DOUBTFUL, stale=False)).models
-        except (AgentFailed, AgentOutdated, AgentTimedOut):
+        except (AgentFailed, AgentOutdated, AgentTimedOut, OutOfResources):
             # There is no list to look in. The CLI itself knows whether it has the model.
             return checked(wanted)
         return resolve(wanted, known, self._aliases)

@@ -107,7 +107,7 @@ class Sessions:
         self._seconds = seconds
         self._most = most
         self._gave_way = 0
-        agent.waiting_gives_way = self._give_way
+        agent.make_room = self._make_room_for_start
         # By the ids of the calls that each waits for; a run with several calls is here as often.
         self._parked: dict[str, _Parked] = {}
         # The oldest first, which are the first to expire: one timer does for all.
@@ -138,7 +138,7 @@ class Sessions:
     # Runs that wait for results
 
     def park(self, ask: Ask, run: Run, seen: History, calls: Sequence[ToolCall]) -> None:
-        self._make_room()
+        self._make_room_for_waiting()
         if not self._most:
             self._agent.end(run)
             return
@@ -151,14 +151,19 @@ class Sessions:
         run.when_over(lambda: self._stop(parked))
         self._parked |= dict.fromkeys(parked.calls, parked)
 
-    def _make_room(self) -> None:
-        """For one more that waits."""
+    def _make_room_for_waiting(self) -> None:
         if len(self._runs()) >= self._most:
             self._give_way()
         elif what := resources.shortage():
             log.info("%s run short; an agent that waits gives way", what)
-            if self._agent.spares.give_way() is None:
-                self._give_way()
+            _ = self._agent.spares.give_way() or self._give_way()
+
+    async def _make_room_for_start(self) -> bool:
+        """End somebody who only waits, a spare first; whether there was anybody."""
+        ended = self._agent.spares.give_way() or self._give_way()
+        if ended is not None:
+            await asyncio.wait({ended})
+        return ended is not None
 
     def _give_way(self) -> asyncio.Future[None] | None:
         """End the run that has waited for longest; what it returns is done when that has ended."""

@@ -165,7 +165,7 @@ class Settings:
         "CURSOR_GATEWAY_PARKED_PER_SLOT",
         "For each slot, how many agents may wait for the results of their client's tools, besides "
         "those that run. Each is a live process; with more, the one that waited longest is ended.",
-        _COUNT,
+        _COUNT_OR_NONE,
     )
     warm: int = setting(
         1,

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -119,6 +119,10 @@ def _search(env: Mapping[str, str]) -> str | None:
     return found if found and "cursor-agent" in str(Path(found).resolve()) else None
 
 
+async def _nobody_waits() -> bool:
+    return False
+
+
 class CursorCli:
     def __init__(
         self,
@@ -151,8 +155,8 @@ class CursorCli:
             sees_stores=not settings.agent_command,
         )
         self._times = StartTimes(known_versions)
-        # Ends the run that has waited for longest, if any waits.
-        self.waiting_gives_way: Callable[[], asyncio.Future[None] | None] = lambda: None
+        # Has somebody who only waits give way; whether there was anybody. `Sessions` knows them.
+        self.make_room: Callable[[], Awaitable[bool]] = _nobody_waits
         self.spares = Spares(
             settings.warm, self._starts, self._launch_spare, self._discard, self._times
         )
@@ -188,13 +192,6 @@ class CursorCli:
             settings=self._settings,
             redacted=self._redacted,
         )
-
-    async def make_room(self) -> bool:
-        """End somebody who only waits, a spare first; whether there was anybody."""
-        ended = self.spares.give_way() or self.waiting_gives_way()
-        if ended is not None:
-            await asyncio.wait({ended})
-        return ended is not None
 
     def end(self, run: Run) -> asyncio.Future[None]:
         """Stop it, and leave nothing of it."""
