@@ -27,15 +27,17 @@ from cursor_gateway.terminal import (
     config_option,
     json_option,
     log_to_stderr,
+    pass_on,
     print_json,
+    print_panel,
     print_table,
+    say,
+    say_styled,
     set_log_level,
-    stderr_console,
+    show_error,
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from cursor_gateway.agents.cursor_cli import Located
     from cursor_gateway.core.agent_text import SignIn
     from cursor_gateway.server import Server
@@ -49,15 +51,15 @@ def _run() -> int:
     try:
         code = cli.main(prog_name="cursor-gateway", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        show_error(error)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
     except SettingsError as error:
-        click.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}", err=True)
         return 2
     except GatewayError as error:
-        click.echo(f"Error: {error.message}", err=True)
+        say(f"Error: {error.message}", err=True)
         return 1
     return code if isinstance(code, int) else 0
 
@@ -138,20 +140,20 @@ async def _serve(settings: Settings, reload: Callable[[], Settings]) -> None:
 def _announce(server: Server, settings: Settings) -> None:
     from cursor_gateway.agents.cursor_cli import locate
 
-    console = stderr_console()
-    console.print(f"[bold]cursor-gateway {__version__}[/] on [bold cyan]{server.base_url}[/]")
-    console.print(f"page {_page_url(server)}", highlight=False)
+    name = f"cursor-gateway {__version__}"
+    say_styled((name, "bold"), " on ", (server.base_url, "bold cyan"), err=True)
+    say(f"page {_page_url(server)}", err=True)
     try:
         agent = locate(settings, os.environ)
     except GatewayError as error:
-        console.print(f"[bold red]No agent:[/] {error.message}", highlight=False)
+        say_styled(("No agent:", "bold red"), f" {error.message}", err=True)
         return
     if agent.kind == "demo":
-        _announce_demo(console)
+        _announce_demo()
     else:
-        console.print(f"agent {agent.path}", highlight=False)
+        say(f"agent {agent.path}", err=True)
     if settings.workspace:
-        console.print(f"workspace {settings.workspace}, mode {settings.agent_mode}")
+        say(f"workspace {settings.workspace}, mode {settings.agent_mode}", err=True)
 
 
 def _page_url(server: Server) -> str:
@@ -160,17 +162,12 @@ def _page_url(server: Server) -> str:
     return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
-def _announce_demo(console: Console) -> None:
-    from rich.panel import Panel
-
-    console.print(
-        Panel(
-            "No model answers here. Every answer comes from the built-in demo agent.\n"
-            f"For real answers install cursor-agent and sign in with `{_own_name()} login`; "
-            f"then start `{_own_name()} serve`.",
-            title="DEMO AGENT",
-            style="bold yellow",
-        )
+def _announce_demo() -> None:
+    print_panel(
+        "DEMO AGENT",
+        "No model answers here. Every answer comes from the built-in demo agent.",
+        f"For real answers install cursor-agent and sign in with `{_own_name()} login`; "
+        f"then start `{_own_name()} serve`.",
     )
 
 
@@ -225,9 +222,9 @@ async def _ask(settings: Settings, question: str, model: str, as_json: bool) -> 
     finally:
         await gateway.close()
     if as_json:
-        print_json(fold.body())
+        print_json(fold.body(), is_answer=True)
     else:
-        click.echo()
+        say()
 
 
 def _print_events(events: list[Any]) -> None:
@@ -235,9 +232,9 @@ def _print_events(events: list[Any]) -> None:
 
     for event in events:
         if isinstance(event, TextDelta):
-            click.echo(event.text, nl=False)
+            pass_on(event.text, nl=False)
         elif isinstance(event, ThinkingDelta) and sys.stderr.isatty():
-            click.secho(event.text, nl=False, dim=True, err=True)
+            pass_on(event.text, nl=False, dim=True, err=True)
 
 
 @cli.command()
@@ -280,13 +277,13 @@ def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     else:
         _print_status(agent, sign_in, files)
     if not sign_in.authenticated:
-        click.echo("Run `cursor-gateway login` to sign in.", err=True)
+        say("Run `cursor-gateway login` to sign in.", err=True)
         sys.exit(1)
 
 
 def _print_status(agent: Located, sign_in: SignIn, files: list[dict[str, Any]]) -> None:
     state = f"signed in as {sign_in.account}" if sign_in.authenticated else "not signed in"
-    click.echo(f"{agent.kind} ({agent.path}): {state}")
+    say(f"{agent.kind} ({agent.path}): {state}")
     if files:
         rows = [(file["path"], "exists" if file["exists"] else "-") for file in files]
         print_table(("file", ""), rows)

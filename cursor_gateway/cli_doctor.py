@@ -12,7 +12,15 @@ import click
 
 from cursor_gateway.settings import Limits, Settings, SettingsError
 from cursor_gateway.settings_sources import load
-from cursor_gateway.terminal import complete, config_option, json_option, print_json, stderr_console
+from cursor_gateway.terminal import (
+    complete,
+    config_option,
+    json_option,
+    print_json,
+    say,
+    say_styled,
+    working,
+)
 
 if TYPE_CHECKING:
     from cursor_gateway.doctor import Check, Finding
@@ -101,10 +109,10 @@ async def _examined(
     checks = [*without_old_results, *probes(model, holds)] if live else CHECKS
     found: Found = []
     async with Bench(settings, os.environ) as bench:
-        with stderr_console().status("") as status:
+        with working() as show:
 
             def begun(check: Check) -> None:
-                status.update(f"looking at {check.title} …")
+                show(f"looking at {check.title} …")
 
             async for check, findings in examine(checks, bench, begun):
                 found += [(check.name, finding) for finding in findings]
@@ -134,28 +142,25 @@ def _keep(version: str, found: Found) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(kept)
     except OSError as error:
-        click.echo(f"The results are not kept: {path}: {error.strerror}", err=True)
+        say(f"The results are not kept: {path}: {error.strerror}", err=True)
 
 
 def _print(name: str, findings: Sequence[Finding]) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    out = Console(soft_wrap=True, highlight=False)
     for finding in findings:
-        label = Text(f"{finding.verdict:8}", _STYLES[finding.verdict])
-        out.print(label, Text(f"{name:14}"), Text(finding.what), sep="")
+        label = (f"{finding.verdict:8}", _STYLES[finding.verdict])
+        say_styled(label, f"{name:14}{finding.what}")
         if finding.why and finding.verdict != "ok":
-            out.print(Text(f"{'':22}{finding.why}", "dim"))
+            say_styled((f"{'':22}{finding.why}", "dim"))
         if finding.fix:
-            out.print(Text(f"{'':22}$ "), Text(finding.fix, "bold cyan"), sep="")
+            say_styled(f"{'':22}$ ", (finding.fix, "bold cyan"))
 
 
 def _print_sum(found: Found) -> None:
     faults = sum(finding.verdict == "fault" for _, finding in found)
+    say()
     if faults > 1:
-        click.echo(f"\n{faults} faults. Mend the first one first.")
+        say(f"{faults} faults. Mend the first one first.")
     elif faults:
-        click.echo("\n1 fault.")
+        say("1 fault.")
     else:
-        click.echo("\nAll is well.")
+        say("All is well.")

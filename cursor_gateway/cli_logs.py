@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from cursor_gateway.core.visible import one_line
 from cursor_gateway.presence import state_folder
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+from cursor_gateway.terminal import print_json, say, say_cut
 
 _LOOK_AGAIN_SECONDS = 0.25
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -117,7 +114,7 @@ def _or_known_outcomes(found: Iterator[dict[str, Any]], outcome: str) -> Iterato
         outcomes = {entry["outcome"] for entry in entries(state_folder(os.environ)) if entry}
         if outcomes and outcome not in (*outcomes, *_NO_ERRORS, "error"):
             known = ", ".join(sorted(outcomes))
-            click.echo(f"None with the outcome {outcome!r}. The journal has: {known}.", err=True)
+            say(f"None with the outcome {outcome!r}. The journal has: {known}.", err=True)
 
 
 def _matching(follow: bool, lines: int, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -126,7 +123,7 @@ def _matching(follow: bool, lines: int, wanted: Mapping[str, Any]) -> Iterator[d
 
     folder = state_folder(os.environ)
     if not folder.exists():
-        click.echo(f"There is no journal in {folder} yet.", err=True)
+        say(f"There is no journal in {folder} yet.", err=True)
     last: deque[dict[str, Any]] = deque(maxlen=lines)
     is_new = False
     for entry in entries(folder, follow=follow):
@@ -169,41 +166,32 @@ def _is_about(entry: Mapping[str, Any], which: str) -> bool:
 
 
 def _print_json_lines(found: Iterator[dict[str, Any]]) -> None:
-    import orjson
-
     for entry in found:
-        click.echo(orjson.dumps(entry))
+        print_json(entry, is_answer=True, indent=False)
 
 
 def _print_details(found: Iterator[dict[str, Any]]) -> None:
-    import orjson
-
     for entry in found:
-        click.echo(orjson.dumps(entry, option=orjson.OPT_INDENT_2))
+        print_json(entry, is_answer=True)
 
 
 def _print_rows(found: Iterator[dict[str, Any]]) -> None:
     """Row by row, since there may be no last one; so the widths cannot depend on what comes."""
-    from rich.console import Console
-    from rich.text import Text
-
-    # In a pipe no line may be folded: scripts read lines.
-    console = Console(width=None if sys.stdout.isatty() else 1000)
-    _print_row(console, Text("  ".join(name.ljust(width) for name, width, _ in _COLUMNS), "bold"))
+    say_cut(("  ".join(name.ljust(width) for name, width, _ in _COLUMNS).rstrip(), "bold"))
     for entry in found:
-        row = Text()
-        for name, width, value in _COLUMNS:
-            style = _style(entry["outcome"]) if name == "outcome" else ""
-            row.append(_fitted(value(entry), width), style).append("  ")
-        _print_row(console, row)
+        say_cut(*(_cell(entry, *column) for column in _COLUMNS))
 
 
-def _print_row(console: Console, row: Text) -> None:
-    row.rstrip()
-    console.print(row, no_wrap=True, overflow="ellipsis", crop=True)
+def _cell(
+    entry: Mapping[str, Any], name: str, width: int, value: Callable[[Mapping[str, Any]], str]
+) -> tuple[str, str]:
+    is_last = name == _COLUMNS[-1][0]
+    text = value(entry) if is_last else f"{_fitted(value(entry), width)}  "
+    return text, _style(entry["outcome"]) if name == "outcome" else ""
 
 
 def _fitted(text: str, width: int) -> str:
+    text = one_line(text)
     return (text if len(text) <= width else f"{text[: width - 1]}…").ljust(width)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cursor_gateway.core.visible import one_line
 from cursor_gateway.settings import Settings
 from cursor_gateway.settings_sources import load
 from cursor_gateway.terminal import (
@@ -18,8 +19,10 @@ from cursor_gateway.terminal import (
     config_option,
     json_option,
     log_to_stderr,
+    pass_on,
     print_json,
     print_table,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -47,16 +50,16 @@ def list_servers(as_json: bool, config_file: Path | None) -> None:
         print_json({"servers": servers, "tools": tools, "warnings": warnings})
         return
     for warning in warnings:
-        click.echo(f"Warning: {warning}", err=True)
+        say(f"Warning: {warning}", err=True)
     if not servers:
-        click.echo("No MCP servers are configured; docs/mcp.md says where.")
+        say("No MCP servers are configured; docs/mcp.md says where.")
         return
     print_table(("server", "type", "state", "tools", "file"), [_row(each) for each in servers])
     for server in servers:
         if server["state"] != "connected":
-            click.echo(f"{server['name']}: {_plain(server['error'])}", err=True)
+            say(f"{server['name']}: {server['error']}", err=True)
     if tools:
-        click.echo()
+        say()
         print_table(("tool", "what it does"), [_tool_row(tool) for tool in tools])
 
 
@@ -76,11 +79,11 @@ def test(server: str, as_json: bool, config_file: Path | None) -> None:
     if as_json:
         print_json(state | {"seconds": round(seconds, 3), "tools": tools})
     elif is_connected:
-        who = f"{_plain(state['server']) or 'it'}, protocol {state['protocol']}"
-        click.echo(f"{server}: connected in {seconds:.1f} s; {who}, {len(tools)} tools")
+        who = f"{state['server'] or 'it'}, protocol {state['protocol']}"
+        say(f"{server}: connected in {seconds:.1f} s; {who}, {len(tools)} tools")
         print_table(("tool", "what it does"), [_tool_row(tool) for tool in tools])
     else:
-        click.echo(f"{server}: {_plain(state['error'])}", err=True)
+        say(f"{server}: {state['error']}", err=True)
     if not is_connected:
         sys.exit(1)
 
@@ -101,12 +104,12 @@ def call(server: str, tool: str, arguments: str, as_json: bool, config_file: Pat
         if name is None and state["state"] == "connected":
             raise click.UsageError(f"{server} has no tool {tool!r}: see `cursor-gateway mcp list`.")
         if name is None:
-            raise click.ClickException(f"{server}: {_plain(state['error'])}")
+            raise click.ClickException(one_line(f"{server}: {state['error']}"))
         return await bridge.call(name, parsed)
 
     result = _with_bridge(config_file, server, look)
     if as_json:
-        print_json(result)
+        print_json(result, is_answer=True)
     else:
         _print_result(result)
     if result["isError"]:
@@ -142,7 +145,7 @@ async def _look(settings: Settings, only: str | None, look: Callable[[Bridge], A
 def _only(bridge: Bridge, name: str) -> dict[str, Any]:
     for state in bridge.state():
         return state
-    warned = "".join(f"\n{warning}" for warning in bridge.warnings)
+    warned = "".join(f"\n{one_line(warning)}" for warning in bridge.warnings)
     raise click.UsageError(f"There is no MCP server {name!r} that is enabled.{warned}")
 
 
@@ -164,9 +167,9 @@ def _print_result(result: dict[str, Any]) -> None:
 
     for part in content_of(result):
         if isinstance(part, Text):
-            click.echo(part.text, err=result["isError"])
+            pass_on(part.text, err=result["isError"])
         else:
-            click.echo(f"[image, {part.extension}, {len(part.data)} bytes]")
+            say(f"[image, {part.extension}, {len(part.data)} bytes]")
 
 
 def _row(server: dict[str, Any]) -> tuple[str, ...]:
@@ -176,9 +179,4 @@ def _row(server: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _tool_row(tool: dict[str, Any]) -> tuple[str, str]:
-    return tool["id"], _plain(tool["description"])[:100]
-
-
-def _plain(text: str) -> str:
-    """One line that cannot steer the terminal: servers choose these words."""
-    return "".join(char if char.isprintable() else " " for char in text).strip()
+    return tool["id"], " ".join(tool["description"].split())[:100]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from cursor_gateway.terminal import config_option, json_option, print_json
+from cursor_gateway.terminal import config_option, json_option, pass_on, print_json, say
 
 
 @contextmanager
@@ -46,10 +46,10 @@ def install(only_print: bool, config_file: Path | None) -> None:
         keeper = services.keeper()
         wanted = services.wanted(config_file or default_file(os.environ), named, os.environ)
         if only_print:
-            click.echo(keeper.text(wanted, os.environ), nl=False)
+            pass_on(keeper.text(wanted, os.environ), nl=False)
             return
         file = services.install(keeper, wanted, os.environ)
-    click.echo(f"The gateway runs as a service ({file}).")
+    say(f"The gateway runs as a service ({file}).")
 
 
 @service.command()
@@ -59,7 +59,7 @@ def uninstall() -> None:
 
     with _told():
         file = services.uninstall(services.keeper(), os.environ)
-    click.echo(f"The service is gone ({file}).")
+    say(f"The service is gone ({file}).")
 
 
 @service.command()
@@ -82,9 +82,9 @@ def status(as_json: bool) -> None:
         )
     else:
         state = "active" if active else "not active" if file.exists() else "not installed"
-        click.echo(f"service: {state} ({file})")
+        say(f"service: {state} ({file})")
         for gateway in gateways:
-            click.echo(f"running: {gateway['base_url']} (pid {gateway['pid']})")
+            say(f"running: {gateway['base_url']} (pid {gateway['pid']})")
     sys.exit(0 if active else 1)
 
 
@@ -121,4 +121,4 @@ def completion(context: click.Context, shell: str) -> None:
     assert found is not None
     root = context.find_root().command
     script = found(root, {}, "cursor-gateway", "_CURSOR_GATEWAY_COMPLETE")
-    click.echo(script.source())
+    pass_on(script.source())

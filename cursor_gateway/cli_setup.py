@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cursor_gateway.terminal import complete, config_option, json_option, print_json, print_table
+from cursor_gateway.terminal import (
+    complete,
+    config_option,
+    json_option,
+    print_json,
+    print_table,
+    say,
+    say_styled,
+)
 
 if TYPE_CHECKING:
     from cursor_gateway.client import Client, Target
@@ -164,7 +172,7 @@ def _warn_of_unknown(chosen: tuple[str, ...], base_url: str, key: str) -> None:
 
     for name in chosen:
         if why := why_not(name, base_url, key):
-            click.echo(f"Warning: {why}", err=True)
+            say(f"Warning: {why}", err=True)
 
 
 def _without_demo(listed: tuple[Model, ...]) -> tuple[Model, ...]:
@@ -174,7 +182,7 @@ def _without_demo(listed: tuple[Model, ...]) -> tuple[Model, ...]:
     if {model.id for model in listed} != dict(demo.MODELS).keys():
         return listed
     words = "the demo agent answers. Run this again once cursor-agent does."
-    click.echo(f"Only the model auto is set: {words}", err=True)
+    say(f"Only the model auto is set: {words}", err=True)
     return ()
 
 
@@ -185,7 +193,7 @@ def _listed_here(settings: Settings) -> tuple[Model, ...]:
     try:
         return complete(_listed_by_agent(settings))
     except GatewayError as error:
-        click.echo(f"Only the model auto is set: {error.message}", err=True)
+        say(f"Only the model auto is set: {error.message}", err=True)
         return ()
 
 
@@ -224,7 +232,8 @@ def _offer(installed: list[str], base_url: str, settings: Settings) -> None:
     from cursor_gateway.clients import CLIENTS
 
     if not (installed and sys.stdin.isatty() and sys.stdout.isatty()):
-        click.echo("\ncursor-gateway setup CLIENT shows what it would set in its file.")
+        say()
+        say("cursor-gateway setup CLIENT shows what it would set in its file.")
         return
     name = click.prompt("\nSet up which", type=click.Choice([*installed, "none"]), default="none")
     if name == "none":
@@ -246,7 +255,7 @@ def _is_settled(client: Client, target: Target) -> bool:
     try:
         _write(client, changes, target, as_json=False)
     except FileChanged as error:
-        click.echo(f"{error}\n", err=True)
+        say(str(error), err=True)
         return False
     return True
 
@@ -262,11 +271,12 @@ def _show(client: Client, changes: Sequence[Plan], target: Target, as_json: bool
         seen = {"done": _are_done(changes), "diff": "\n".join(diff)}
         print_json(_facts(client, paths) | seen)
     elif _are_done(changes):
-        click.echo(f"{client.title} points to {target.base_url} already ({_named(paths)}).")
+        say(f"{client.title} points to {target.base_url} already ({_named(paths)}).")
     else:
         _print_diff(diff)
         command = f"cursor-gateway setup {client.name}"
-        click.echo(f"\nNothing was written. `{command} --write` does it.", err=True)
+        say(err=True)
+        say(f"Nothing was written. `{command} --write` does it.", err=True)
 
 
 def _write(client: Client, changes: Sequence[Plan], target: Target, as_json: bool) -> None:
@@ -282,10 +292,10 @@ def _write(client: Client, changes: Sequence[Plan], target: Target, as_json: boo
         kept = str(backups[0]) if backups else None
         print_json(_facts(client, paths) | {"written": bool(written), "backup": kept})
         return
-    click.echo(f"{client.title} now uses {target.base_url} ({_named(paths)}).")
-    click.echo(f"Try: {client.example}")
+    say(f"{client.title} now uses {target.base_url} ({_named(paths)}).")
+    say(f"Try: {client.example}")
     back = f"`cursor-gateway setup {client.name} --undo` goes back"
-    click.echo(f"{back} to {_named(backups)}." if backups else f"{back}.")
+    say(f"{back} to {_named(backups)}." if backups else f"{back}.")
 
 
 def _undo(client: Client, as_json: bool) -> None:
@@ -295,7 +305,7 @@ def _undo(client: Client, as_json: bool) -> None:
     if as_json:
         print_json(_facts(client, paths) | {"undone": True})
     else:
-        click.echo(f"{client.title} is as it was ({_named(paths)}).")
+        say(f"{client.title} is as it was ({_named(paths)}).")
 
 
 def _named(paths: Sequence[Path]) -> str:
@@ -321,11 +331,7 @@ def _diff(change: Plan, key: str) -> list[str]:
 
 
 def _print_diff(lines: list[str]) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
     styles = {"+": "green", "-": "red", "@": "cyan"}
-    out = Console(soft_wrap=True, highlight=False)
     for line in lines:
         is_head = line.startswith(("+++", "---"))
-        out.print(Text(line, "bold" if is_head else styles.get(line[:1], "")))
+        say_styled((line.expandtabs(), "bold" if is_head else styles.get(line[:1], "")))

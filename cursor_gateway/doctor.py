@@ -168,18 +168,9 @@ async def _look(check: Check, bench: Bench) -> list[Finding]:
         found = await check.look(bench)
     except errors.GatewayError as error:
         found = [fault_of(error, bench)]
-    return [_redacted(_reasoned(finding, check), bench) for finding in found]
+    return [_reasoned(finding, check) for finding in found]
 
 
 def _reasoned(finding: Finding, check: Check) -> Finding:
     is_good = finding.verdict in ("ok", "skipped")
     return finding if is_good or finding.why else replace(finding, why=check.why)
-
-
-def _redacted(finding: Finding, bench: Bench) -> Finding:
-    secrets = [bench.settings.api_key]
-    secrets += [bench.env.get(name, "") for name in ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN")]
-    what, why, fix = finding.what, finding.why, finding.fix
-    for secret in filter(None, secrets):
-        what, why, fix = (text.replace(secret, "***") for text in (what, why, fix))
-    return replace(finding, what=what, why=why, fix=fix)

@@ -59,9 +59,12 @@ from __future__ import annotations
 from copy import copy
 from typing import ClassVar, Self
 
+from cursor_gateway.redaction import OUTGOING
+
 
 class GatewayError(Exception):
-    """Something unexpected. The message is safe to show; the cause goes to the log."""
+    """Something unexpected. The message is safe to show, without secrets, whatever the agent said;
+    the cause goes to the log."""
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "internal_error"
@@ -77,7 +80,7 @@ class GatewayError(Exception):
     def __init__(
         self, message: str, *, param: str | None = None, quotes_agent: bool = False
     ) -> None:
-        super().__init__(message)
+        super().__init__(OUTGOING(message))
         self.param = param
         # The agent's own words are in it, and nobody knows what it repeats.
         self.quotes_agent = quotes_agent

@@ -29,6 +29,7 @@ from cursor_gateway.errors import GatewayError
 from cursor_gateway.journal_file import JournalFile
 from cursor_gateway.metrics import Given, Metrics
 from cursor_gateway.presence import state_folder
+from cursor_gateway.redaction import OUTGOING
 from cursor_gateway.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -195,7 +196,7 @@ class Record:
             "client": self.client,
             "dialect": self.dialect,
             "stream": self.stream,
-            "model": self.model[:_MODEL_CHARACTERS],
+            "model": OUTGOING(self.model[:_MODEL_CHARACTERS]),
             "resolved": self.resolved,
             "channel": self.channel or ("none" if self.outcome != RUNNING else None),
             "agent": self.agents[-1].how if self.agents else "none",

@@ -15,11 +15,12 @@ import orjson
 from cursor_gateway.agents.children import Children
 from cursor_gateway.background import in_background
 from cursor_gateway.core.conversation import ToolCall, ToolResult, ToolSpec
-from cursor_gateway.core.mcp_config import Selection
+from cursor_gateway.core.mcp_config import LocalServer, Selection, Server
 from cursor_gateway.core.mcp_names import server_parts, tool_names
 from cursor_gateway.core.mcp_results import content_of, failure
 from cursor_gateway.mcp_files import read_configuration
 from cursor_gateway.mcp_server import McpServer
+from cursor_gateway.redaction import OUTGOING, named_secrets, secrets_in_address
 from cursor_gateway.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -149,6 +150,8 @@ class Bridge:
         self.warnings = configured.warnings
         for warning in configured.warnings:
             log.warning("MCP: %s", warning)
+        for config in configured.servers:
+            OUTGOING.learn(_secrets(config))
         wanted = [each for each in configured.servers if self._selection.wants(each.name)]
         parts = server_parts(config.name for config in wanted)
         self._servers = {
@@ -177,3 +180,12 @@ class Bridge:
             if self._selection.allows(server.config.name, tool.name):
                 spec = ToolSpec(names[tool.name], tool.description, tool.schema, True)
                 yield BridgedTool(spec, server, tool.name)
+
+
+def _secrets(config: Server) -> Iterator[str]:
+    """What is secret wherever it turns up."""
+    if isinstance(config, LocalServer):
+        yield from named_secrets(config.environment)
+    else:
+        yield from named_secrets(config.headers)
+        yield from secrets_in_address(config.url)

@@ -19,6 +19,7 @@ from cursor_gateway.background import in_background
 from cursor_gateway.core.mcp_config import LocalServer, Server
 from cursor_gateway.core.mcp_results import failure
 from cursor_gateway.mcp_files import project_directory
+from cursor_gateway.redaction import OUTGOING, Redaction
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -44,8 +45,6 @@ RELIST_PAUSE = 0.5
 ERROR_CHARS = 500
 STDERR_LINES_PER_MINUTE = 120
 STDERR_LINE_CHARS = 300
-# Shorter values are words such as `true`, which would be struck out everywhere.
-SECRET_CHARS = 6
 
 # What a program needs to run at all, to find its files and to reach the network. Nothing else: the
 # environment of the gateway holds keys that are no business of an MCP server.
@@ -71,9 +70,8 @@ class McpServer:
         self._env = {name: value for name, value in env.items() if name in _INHERITED}
         self._children = children
         self._on_tools = on_tools
-        self._secrets = sorted(
-            {secret for secret in config.secrets if len(secret) >= SECRET_CHARS}, key=len
-        )
+        # In its own words all its values are secret, also one that is a word elsewhere.
+        self._without_secrets = Redaction(config.secrets)
         self._stderr = _StderrLog(config.name, self._redacted)
         self._connection: Connection | None = None
         self._connected = asyncio.Event()
@@ -224,9 +222,7 @@ class McpServer:
         return self._children.spawn_resident(command, self._stderr.hear)
 
     def _redacted(self, text: str) -> str:
-        for secret in reversed(self._secrets):
-            text = text.replace(secret, "***")
-        return text
+        return OUTGOING(self._without_secrets(text))
 
 
 class _StderrLog:

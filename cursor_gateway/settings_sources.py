@@ -6,12 +6,18 @@ import dataclasses
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cursor_gateway.foreign_files import MAX_BYTES
+from cursor_gateway.redaction import (
+    OUTGOING,
+    named_secrets,
+    secrets_in_address,
+    secrets_in_command,
+)
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, SettingsError
 
 _PREFIX = "CURSOR_GATEWAY_"
@@ -50,8 +56,18 @@ def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = N
         values[name] = _convert(spec, value, origin)
         origins[name] = origin
     settings = Settings(**values)
+    OUTGOING.learn(_secrets(settings, env))
     _check(settings, origins)
     return Loaded(settings, origins)
+
+
+def _secrets(settings: Settings, env: Mapping[str, str]) -> Iterator[str]:
+    """Of ours, and what an agent finds in its environment and may repeat."""
+    yield from (settings.api_key, env.get("CURSOR_API_KEY", ""))
+    yield from named_secrets(env)
+    yield from secrets_in_command(settings.agent_command)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        yield from secrets_in_address(env.get(name) or env.get(name.lower(), ""))
 
 
 def reloaded(running: Settings, fresh: Settings) -> tuple[Settings, list[str]]:

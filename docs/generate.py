@@ -203,7 +203,10 @@ cursor-gateway setup opencode --launch   # or change nothing, and only start it 
 ```
 
 `--write` keeps comments, order and layout of the file, and a copy of it as it was. What you or the
-client change in it later, `--undo` leaves. The models are those of the running gateway, else those
+client change in it later, `--undo` leaves. The file keeps its owner and its mode, also where root
+runs this, and a link stays a link. A client that writes its file between the plan and the change
+loses nothing: the file is left alone, and the question comes again with what would be changed now.
+The models are those of the running gateway, else those
 of `cursor-agent`; `--model ID`, several times if you like, chooses some, the first as default. With
 `--launch`, what stands after `--` goes to the client:
 `cursor-gateway setup codex --launch -- exec "Rename the function"`.
@@ -256,7 +259,12 @@ _CLI_HEAD = f"""\
 
 `cursor-gateway COMMAND --help` says the same. All take their settings from the environment and the
 [configuration file](configuration.md), too. The exit code is 0 when all went well, 1 when something
-failed, 2 when a word or a setting cannot be used, 130 after Ctrl-C."""
+failed, 2 when a word or a setting cannot be used, 130 after Ctrl-C.
+
+What models, MCP servers, clients and files are called, and what they complain of, is printed without
+control characters: they are written as `\\x1b` or `\\u202e`, so that no name steers the terminal. The
+answer of `ask` and the result of `mcp call` are shown so in a terminal; in a pipe or a file they are
+exact, byte for byte. JSON has the same characters escaped."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -778,7 +778,21 @@ class Run:
         self.out.write(f'"tool_call":{{"readToolCall":{{{call}}}}}}}\n')
 
     def do_stderr(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(os.path.expandvars(text) + "\n")
+
+    def do_error_event(self, words: str) -> int:
+        """A failure as an event; `$NAME` in the words is what its environment holds."""
+        self.do_init("")
+        event = {"type": "error", "message": os.path.expandvars(words)}
+        self.out.write(f"{json.dumps(event)}\n")
+        return 1
+
+    def do_failed_result(self, words: str) -> int:
+        self.do_init("")
+        said = os.path.expandvars(words)
+        event = {"type": "result", "subtype": "error", "is_error": True, "result": said}
+        self.out.write(f"{json.dumps(event)}\n")
+        return 1
 
     def do_flaky(self, words: str) -> int | None:
         """Fails with these words as often as the file `flaky` says, then goes on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ ORDER = [
     *("gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge", "mcp_server"),
     *("mcp_connection", "recent_failures", "sessions", "tool_channel", "agents", "relay"),
     *("relay_messages", "workspaces", "scratch", "background", "mcp_files", "response_store"),
-    *("request_ids", "core", "errors"),
+    *("request_ids", "core", "errors", "redaction"),
 ]
 
 
@@ -80,6 +81,21 @@ def test_dialects_are_known_at_the_edge_only() -> None:
     routes = {"server", "chat_socket", "model_routes", "kept_routes", "replay"}
     edge = routes | {"refusals", "protocol", "delivery", "cli"}
     assert knowing == edge
+
+
+def test_what_commands_print_has_one_exit() -> None:
+    """Else words of others would steer a terminal from some forgotten place."""
+    exits = re.compile(r"\bprint\(|click\.s?echo\(|\bConsole\(|sys\.std(?:out|err)\.write")
+    printing = {path.stem for path in MODULES if exits.search(path.read_text())}
+    # The demo agent is a program of its own, which speaks to the gateway only.
+    assert printing == {"terminal", "demo"}
+    assert {path.stem for path in MODULES if "rich" in map(first_part, imports(path))} == {
+        "terminal"
+    }
+
+
+def first_part(name: str) -> str:
+    return name.split(".")[0]
 
 
 def test_one_module_imports_mcp() -> None:

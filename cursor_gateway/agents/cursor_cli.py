@@ -46,6 +46,7 @@ from cursor_gateway.errors import (
     NoWayToAgent,
     UnsupportedParameter,
 )
+from cursor_gateway.redaction import OUTGOING
 from cursor_gateway.relay import Line, Relay
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace, Workspaces
@@ -74,7 +75,7 @@ class Located:
     def path(self) -> str:
         if self.kind == "demo":
             return "built in"
-        return shlex.join(self.argv) if self.reach else self.argv[0]
+        return OUTGOING(shlex.join(self.argv)) if self.reach else self.argv[0]
 
 
 def locate(settings: Settings, env: Mapping[str, str]) -> Located:
@@ -137,7 +138,6 @@ class CursorCli:
         self._settings = settings
         self._env = {name: value for name, value in env.items() if name not in _WITHHELD}
         self._encoded_env = encoded(self._env)
-        self._secrets = tuple(filter(None, (settings.api_key, env.get("CURSOR_API_KEY"))))
         self._children = children
         self._workspaces = workspaces
         self._relay = relay
@@ -190,7 +190,6 @@ class CursorCli:
             children=self._children,
             starts=self._starts,
             settings=self._settings,
-            redacted=self._redacted,
         )
 
     def end(self, run: Run) -> asyncio.Future[None]:
@@ -344,8 +343,8 @@ class CursorCli:
             said = await self._ask(["status"], seconds)
             state = parse_status(said.stdout) or parse_status(said.stderr)
         if state is None:
-            raise classify_failure(self._redacted(said.stderr or said.stdout))
-        return state
+            raise classify_failure(said.stderr or said.stdout)
+        return replace(state, account=OUTGOING(state.account))
 
     async def models(self) -> ModelList:
         """The account's models; `complete` is False where every attempt was cut short."""
@@ -357,7 +356,7 @@ class CursorCli:
                 return listed
             best = max(best, listed, key=lambda found: len(found.models))
             if not listed.models:
-                raise classify_failure(self._redacted(f"{said.stderr}\n{said.stdout}"))
+                raise classify_failure(f"{said.stderr}\n{said.stdout}")
         return best
 
     async def version(self) -> str:
@@ -399,11 +398,6 @@ class CursorCli:
                 self._children.retire(child)
             output.seek(0)
             return _Said(output.read().decode("utf-8", "replace"), child.stderr)
-
-    def _redacted(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
 
 
 @dataclass(frozen=True, slots=True)

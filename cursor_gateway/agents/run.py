@@ -125,7 +125,6 @@ class Run:
         children: Children,
         starts: Starts,
         settings: Settings,
-        redacted: Callable[[str], str],
     ) -> None:
         self.order = order
         self.workspace = workspace
@@ -139,7 +138,6 @@ class Run:
         self._children = children
         self._starts = starts
         self._settings = settings
-        self._redacted = redacted
         self._attempts = 0
         self._child: Child | None = None
         self._fed_at: float | None = None
@@ -339,7 +337,7 @@ class Run:
         # The one failure that is nobody's fault: agents that start together break one file.
         is_race = not self._stream.session_id and is_config_race(words)
         if not (is_race and self._attempts < START_ATTEMPTS) and not self._died_waiting:
-            raise self._failed(classify_failure(self._redacted(words), exit_code=exit_code))
+            raise self._failed(classify_failure(words, exit_code=exit_code))
         if is_race:
             log.info("agents that started together met in cli-config.json; starting again")
             self._starts.space_out()

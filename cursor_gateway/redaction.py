@@ -1,0 +1,100 @@
+"""What may not leave: keys and tokens, in what the gateway says of itself and of what went wrong.
+
+There is one list for the process, as it has one log and one terminal. The loader of the settings
+fills it, and the MCP bridge. Each error is made without them, and each line of the log and of a
+command is written without them. The words of a model and the results of tools are not looked at:
+they are what was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import parse_qsl, quote, urlsplit
+
+MASK = "***"
+# What is shorter may be a word, which would be struck out everywhere. Of what others keep in the
+# environment more is, such as `postgres`.
+LEAST = 6
+LEAST_OF_OTHERS = 8
+
+_SECRET_NAME = re.compile(
+    r"(?:key|token|secret|passw(?:or)?d|authorization|cookie)$", re.IGNORECASE
+)
+# Tokens that nobody told us of: of Cursor and of the vendors of models, of any sign-in by the
+# browser (a JWT), and whatever stands behind `Bearer`. Each begins where a word begins, so that no
+# text is searched twice.
+_SHAPES = re.compile(
+    r"(?<![\w-])(?:crsr_|key_|sk-)(?=[A-Za-z_-]*\d)[\w-]{20,}"
+    r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
+    r"|(?<=[Bb]earer )(?=[A-Za-z.~+/=_-]*\d)[\w.~+/=-]{8,}"
+)
+
+
+class Redaction:
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets: tuple[str, ...] = ()
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        long = {secret for secret in secrets if len(secret) >= LEAST}
+        known = {form for secret in long for form in _forms(secret)}.union(self._secrets)
+        # One secret may begin with another.
+        self._secrets = tuple(sorted(known, key=len, reverse=True))
+
+    def __call__(self, text: str) -> str:
+        for secret in self._secrets:
+            if secret in text:
+                text = text.replace(secret, MASK)
+        return self._without_half(_SHAPES.sub(MASK, text))
+
+    def _without_half(self, text: str) -> str:
+        """What was said may have been cut off in the middle of a secret."""
+        words = text.rstrip("….")
+        for secret in self._secrets:
+            at = words.rfind(secret[:LEAST])
+            if at >= 0 and secret.startswith(words[at:]):
+                return words[:at] + MASK + text[len(words) :]
+        return text
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    """As it is, in an address and in JSON."""
+    return secret, quote(secret, safe=""), json.dumps(secret)[1:-1]
+
+
+OUTGOING = Redaction()
+
+
+def named_secrets(values: Mapping[str, str]) -> Iterator[str]:
+    """The values whose names say that they are secret, such as those of variables and headers."""
+    for name, value in values.items():
+        if _SECRET_NAME.search(name):
+            # Behind a word such as `Bearer`, too.
+            forms = (value, value.rpartition(" ")[2])
+            yield from (form for form in forms if len(form) >= LEAST_OF_OTHERS)
+
+
+def secrets_in_command(command: str) -> Iterator[str]:
+    """`docker exec -e CURSOR_API_KEY=… box cursor-agent`."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # it is refused elsewhere
+        return
+    yield from named_secrets(dict(_pair(word) for word in words if "=" in word))
+
+
+def secrets_in_address(url: str) -> Iterator[str]:
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return
+    yield split.password or ""
+    yield from named_secrets(dict(parse_qsl(split.query)))
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, _, value = word.partition("=")
+    return name, value
