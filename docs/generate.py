@@ -261,10 +261,10 @@ _CLI_HEAD = f"""\
 [configuration file](configuration.md), too. The exit code is 0 when all went well, 1 when something
 failed, 2 when a word or a setting cannot be used, 130 after Ctrl-C.
 
-What models, MCP servers, clients and files are called, and what they complain of, is printed without
-control characters: they are written as `\\x1b` or `\\u202e`, so that no name steers the terminal. The
-answer of `ask` and the result of `mcp call` are shown so in a terminal; in a pipe or a file they are
-exact, byte for byte. JSON has the same characters escaped."""
+What models, MCP servers, clients and files are called, and what they complain of, is printed
+without control characters: they are written as `\\x1b` or `\\u202e`, so that no name steers the
+terminal. The answer of `ask` and the result of `mcp call` are shown so in a terminal; in a pipe or
+a file they are exact, byte for byte. JSON has the same characters escaped."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
