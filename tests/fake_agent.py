@@ -787,7 +787,7 @@ class Run:
         self.out.write(f"{json.dumps(event)}\n")
         return 1
 
-    def do_failed_result(self, words: str) -> int:
+    def do_fail_as_result(self, words: str) -> int:
         self.do_init("")
         said = os.path.expandvars(words)
         event = {"type": "result", "subtype": "error", "is_error": True, "result": said}

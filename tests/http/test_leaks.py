@@ -17,11 +17,11 @@ OTHER = "canary.other-token"
 SAID = "bad key $CURSOR_API_KEY and $OTHER_TOKEN"
 FAILURES = {
     "event": f"[[error-event:{SAID}]]",
-    "result": f"[[failed-result:{SAID}]]",
+    "result": f"[[fail-as-result:{SAID}]]",
     "stderr": f"[[stderr:{SAID}]][[exit:1]]",
     "stderr after the start": f"[[init]][[stderr:{SAID}]][[half-line]]",
     "classified": f"[[error-event:You've hit your usage limit, {SAID}]]",
-    "in colour": f"[[failed-result:\x1b[31m{SAID}\x1b[0m]]",
+    "in colour": f"[[fail-as-result:\x1b[31m{SAID}\x1b[0m]]",
 }
 
 
@@ -78,7 +78,7 @@ async def test_a_key_that_an_excerpt_cuts_in_two_is_not_told_in_part(
 ) -> None:
     async with start() as client:
         for before in range(583, 600, 4):
-            steps = f"[[failed-result:{'x' * before}$CURSOR_API_KEY]]"
+            steps = f"[[fail-as-result:{'x' * before}$CURSOR_API_KEY]]"
             _, error = await client.error(steps)
             assert KEY[:6] not in error["message"]
 
