@@ -58,6 +58,7 @@ def list_servers(as_json: bool, config_file: Path | None) -> None:
     for server in servers:
         if server["state"] != "connected":
             say(f"{server['name']}: {server['error']}", err=True)
+        _say_what_is_left_out(server)
     if tools:
         say()
         print_table(("tool", "what it does"), [_tool_row(tool) for tool in tools])
@@ -81,6 +82,7 @@ def test(server: str, as_json: bool, config_file: Path | None) -> None:
     elif is_connected:
         who = f"{state['server'] or 'it'}, protocol {state['protocol']}"
         say(f"{server}: connected in {seconds:.1f} s; {who}, {len(tools)} tools")
+        _say_what_is_left_out(state)
         print_table(("tool", "what it does"), [_tool_row(tool) for tool in tools])
     else:
         say(f"{server}: {state['error']}", err=True)
@@ -170,6 +172,11 @@ def _print_result(result: dict[str, Any]) -> None:
             pass_on(part.text, err=result["isError"])
         else:
             say(f"[image, {part.extension}, {len(part.data)} bytes]")
+
+
+def _say_what_is_left_out(server: dict[str, Any]) -> None:
+    if server["left_out"]:
+        say(f"{server['name']}: tools are left out: {server['left_out']}", err=True)
 
 
 def _row(server: dict[str, Any]) -> tuple[str, ...]:

@@ -297,7 +297,9 @@ async def mcp_servers(bench: Bench) -> Sequence[Finding]:
             found.append(Finding("fault", f"{server['name']}: {server['error']}", why, leave_out))
         else:
             words = f"{server['name']}: connected, {server['tools']} tools ({server['file']})"
-            found.append(Finding("ok", words))
+            left_out = server["left_out"]
+            why = f"Tools are left out: {left_out}." if left_out else ""
+            found.append(Finding("note" if left_out else "ok", words, why))
     return found or [Finding("ok", "none are configured")]
 
 

@@ -17,13 +17,14 @@ from cursor_gateway.agents.child import Child, Command, encoded
 from cursor_gateway.agents.children import Children
 from cursor_gateway.background import in_background
 from cursor_gateway.core.mcp_config import LocalServer, Server
+from cursor_gateway.core.mcp_intake import RemoteTool, ToolList
 from cursor_gateway.core.mcp_results import failure
 from cursor_gateway.mcp_files import project_directory
 from cursor_gateway.redaction import OUTGOING, Redaction
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
-    from cursor_gateway.mcp_connection import Connection, RemoteTool
+    from cursor_gateway.mcp_connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +41,11 @@ STEADY = 10.0
 RECONNECT_PATIENCE = 10.0
 # A server that was killed will be back before it is needed, so its tools do not come and go.
 TOOLS_STAY = 30.0
-# Between two looks at the tools of a server that says all the time that they changed.
-RELIST_PAUSE = 0.5
+# Between two looks at the tools of a server that says all the time that they changed; at least so
+# many times as long as the last one took, because a long list is work for us.
+RELIST_PAUSE = 1.0
+RELIST_SHARE = 10.0
+RELIST_LONGEST = 30.0
 ERROR_CHARS = 500
 STDERR_LINES_PER_MINUTE = 120
 STDERR_LINE_CHARS = 300
@@ -78,7 +82,7 @@ class McpServer:
         self._seen_at = float("-inf")
         self._calls = 0
         self._failures = 0
-        self.tools: tuple[RemoteTool, ...] = ()
+        self._listed = ToolList()
         # Why it last was not connected.
         self.error = ""
         # Set once the first attempt to connect has ended, in one way or the other.
@@ -92,6 +96,10 @@ class McpServer:
     def is_connected(self) -> bool:
         return self._connection is not None
 
+    @property
+    def tools(self) -> tuple[RemoteTool, ...]:
+        return self._listed.tools
+
     def as_json(self) -> dict[str, Any]:
         is_local = isinstance(self.config, LocalServer)
         state: dict[str, Any] = {
@@ -101,6 +109,7 @@ class McpServer:
             "state": "connected" if self.is_connected else "failed" if self.error else "connecting",
             "tools": len(self.tools),
             "error": self.error or None,
+            "left_out": self._listed.left_out or None,
         }
         if self._connection is not None:
             state["server"] = self._connection.server_info
@@ -164,7 +173,7 @@ class McpServer:
             self.tried.set()
             was_connected = self._seen_at > began
             if not was_connected and loop.time() - self._seen_at > TOOLS_STAY:
-                self._publish(())
+                self._publish(ToolList())
             await asyncio.sleep(self._pause(was_connected, lasted=loop.time() - began))
 
     def _note(self, error: str) -> None:
@@ -202,17 +211,22 @@ class McpServer:
 
     async def _watch(self, connection: Connection) -> None:
         if await connection.changes():
+            loop = asyncio.get_running_loop()
+            began = loop.time()
             # A server that does one thing at a time answers nobody while it does it.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._request_timeout):
                     self._publish(await connection.tools())
-            await asyncio.sleep(RELIST_PAUSE)
+            taken = loop.time() - began
+            await connection.rest(min(max(RELIST_PAUSE, RELIST_SHARE * taken), RELIST_LONGEST))
         elif not self._calls:
             await connection.check()
 
-    def _publish(self, tools: tuple[RemoteTool, ...]) -> None:
-        if tools != self.tools:
-            self.tools = tools
+    def _publish(self, listed: ToolList) -> None:
+        if listed.left_out and listed.left_out != self._listed.left_out:
+            log.warning("MCP server %s: tools are left out: %s", self.config.name, listed.left_out)
+        if listed != self._listed:
+            self._listed = listed
             self._on_tools()
 
     def _launch(self, config: LocalServer) -> Child:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 # OpenAI's limit, the lowest of all.
 MAX_NAME = 64
 MAX_SERVER = 24
 _HASH = 8
+_SUFFIX = 4
 _NOT_IN_TOOLS = re.compile(r"[^A-Za-z0-9_-]")
 _NOT_IN_SERVERS = re.compile(r"[^A-Za-z0-9-]+|_+")
 
@@ -39,11 +41,15 @@ def _server_part(name: str) -> str:
 def _unique(wanted: Mapping[str, str], limit: int, prefix: str = "") -> Mapping[str, str]:
     given: dict[str, str] = {}
     taken: set[str] = set()
+    # The last suffix of each name: thousands may want the same.
+    numbers: Counter[str] = Counter()
     for original in sorted(wanted, key=lambda name: (prefix + name != wanted[name], name)):
-        name, number = _shortened(wanted[original], original, limit), 1
+        name = _shortened(wanted[original], original, limit)
         while name in taken:
-            number += 1
-            name = f"{_shortened(wanted[original], original, limit - 4)}_{number}"
+            numbers[wanted[original]] += 1
+            suffix = f"_{numbers[wanted[original]] + 1}"
+            room = limit - max(len(suffix), _SUFFIX)
+            name = _shortened(wanted[original], original, room) + suffix
         taken.add(name)
         given[original] = name
     return given

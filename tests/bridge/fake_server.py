@@ -27,6 +27,7 @@ SLEEP = "import signal; signal.pause()"
 MODERN = "2026-07-28"
 
 writing = threading.Lock()
+listening = threading.Event()
 grown = 0
 cancelled: list[Any] = []
 
@@ -83,6 +84,9 @@ def result(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "image", "data": PNG, "mimeType": "image/png"}]}
     if name == "structured":
         return {"content": [], "structuredContent": {"answer": 42}}
+    if name in TRAPS:
+        structured = {"structuredContent": {"answer": "a" * 24 + "!"}} if name != "bare" else {}
+        return text(name) | structured
     if name == "fail":
         return text("it went wrong") | {"isError": True}
     said: dict[str, Callable[[], str]] = {
@@ -97,7 +101,25 @@ def result(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return text(f"{VICE} {arguments.get('text', name)}".strip())
 
 
+# What a client would need for ever to check, or could not check at all.
+SLOW = {"type": "object", "properties": {"answer": {"type": "string", "pattern": "^(a+)+$"}}}
+DOUBLING: dict[str, Any] = {
+    "$ref": "#/$defs/n0",
+    "$defs": {f"n{n}": {"allOf": [{"$ref": f"#/$defs/n{n + 1}"}] * 2} for n in range(14)}
+    | {"n14": {"required": ["nothing"]}},
+}
+TRAPS = {"slow": SLOW, "doubling": DOUBLING, "nonsense": {"type": 7}, "no_schema": "x", "bare": {}}
+
+
 def listed(params: dict[str, Any]) -> dict[str, Any]:
+    if VICE == "traps":
+        return {"tools": [tool(name) | {"outputSchema": TRAPS[name]} for name in TRAPS]}
+    if VICE == "ten-thousand":
+        return {"tools": [tool(f"tool_{n}") for n in range(10_000)]}
+    if VICE == "wordy":
+        long = tool("long") | {"description": "x" * 300_000}
+        wide = tool("wide", **{f"field_{n}": "string" for n in range(10_000)})
+        return {"tools": [tool("echo"), long, wide]}
     if VICE == "many":
         at = int(params.get("cursor", 0))
         page: dict[str, Any] = {"tools": [tool(f"tool_{n}") for n in range(at, at + 50)]}
@@ -157,6 +179,15 @@ def flood() -> None:
         send({"method": "notifications/message", "params": noise})
 
 
+def ask() -> None:
+    """And read no answer, once there is a session."""
+    listening.wait()
+    number = 0
+    while True:
+        number += 1
+        send({"id": f"ask {number}", "method": "ping"})
+
+
 def complain() -> None:
     while True:
         sys.stderr.write("floods canary-secret\n" * 1000)
@@ -181,6 +212,8 @@ def begin() -> None:
         # Its parent ends at once, so that the gateway inherits it.
         orphan = f"import subprocess; subprocess.Popen([{sys.executable!r}, '-c', {SLEEP!r}])"
         subprocess.run([sys.executable, "-c", orphan], stdout=subprocess.DEVNULL, check=True)
+    if VICE == "asks":
+        threading.Thread(target=ask, daemon=True).start()
     if VICE == "floods":
         threading.Thread(target=flood, daemon=True).start()
         threading.Thread(target=complain, daemon=True).start()
@@ -193,6 +226,9 @@ def main() -> None:
     begin()
     for line in sys.stdin:
         answer(json.loads(line))
+        if VICE == "asks" and "tools/list" in line:
+            listening.set()
+            signal.pause()
     if VICE == "deaf":
         signal.pause()
 

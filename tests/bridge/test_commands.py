@@ -28,6 +28,13 @@ def test_list_shows_servers_tools_and_what_is_wrong(fake: FakeAgent, mcp: Mcp) -
     assert mcp.processes() == []
 
 
+def test_tools_that_are_left_out_are_told_by_all_who_list_them(fake: FakeAgent, mcp: Mcp) -> None:
+    mcp.add("wordy", "wordy")
+    for words in (["list"], ["test", "wordy"]):
+        assert "wordy: tools are left out: too large: 'long'" in run(fake, "mcp", *words).stderr
+    assert "Tools are left out: too large: 'long'" in run(fake, "doctor").stdout
+
+
 def test_list_without_servers_says_so(fake: FakeAgent) -> None:
     assert "No MCP servers are configured" in run(fake, "mcp", "list").stdout
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway import mcp_connection, mcp_server
+from cursor_gateway import mcp_line, mcp_server
 from tests.bridge.conftest import (
     FAKE_SERVER,
     Bridged,
@@ -163,11 +163,11 @@ def resident_mb() -> float:
 async def test_a_line_without_end_ends_the_connection(
     mcp: Mcp, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_connection, "MAX_LINE_BYTES", 2 * 1024 * 1024)
+    monkeypatch.setattr(mcp_line, "MAX_MESSAGE_BYTES", 2 * 1024 * 1024)
     mcp.add("long", "long-line")
     async with start() as client:
         health = await until(client, lambda health: has_failed(health, "long"))
-        assert server_state(health, "long")["error"] == "it wrote a line of more than 2 MB"
+        assert server_state(health, "long")["error"] == "it sent more than 2 MB in one message"
 
 
 async def test_a_server_that_ignores_sigterm_is_ended_too(mcp: Mcp, bridged: Bridged) -> None:

@@ -48,6 +48,13 @@ def test_long_names_are_cut_the_same_way_every_time() -> None:
     assert len(part) <= 24 and "__" not in part
 
 
+def test_thousands_that_want_the_same_name_get_short_ones_soon() -> None:
+    tools = ["x" * 60 + chr(0x4E00 + n) for n in range(5000)]
+    given_out = tool_names("s", tools).values()
+    assert len(set(given_out)) == 5000
+    assert max(map(len, given_out)) == 64
+
+
 @given(names, names)
 def test_names_are_clean_and_unique_whatever_they_were(
     servers: list[str], tools: list[str]

@@ -1,0 +1,84 @@
+"""What of a server's answers is of use: not the schemas of results, and not tools without end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cursor_gateway.core.json_text import to_json
+
+# Parts of one result. `mcp` takes its time for each.
+MAX_PARTS = 10_000
+# Of one server. Lists may have no end, by mistake or not, and each request holds them all.
+MAX_TOOLS = 2000
+MAX_TOOLS_BYTES = 8 * 1024 * 1024
+# A tool's name, description and schema. A model would have to read them; the longest that are known
+# are a few dozen kilobytes.
+MAX_TOOL_BYTES = 256 * 1024
+# So many are named where tools are left out.
+_NAMED = 3
+_NAME_CHARS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTool:
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolList:
+    tools: tuple[RemoteTool, ...] = ()
+    # Which tools are not among them, and why; empty where none are missing.
+    left_out: str = ""
+
+
+def has_too_many_parts(result: Mapping[str, Any]) -> bool:
+    content = result.get("content")
+    return isinstance(content, list) and len(content) > MAX_PARTS
+
+
+def trim_tools(result: Mapping[str, Any]) -> None:
+    """Take from a list of tools what nobody here reads. Results are passed on as they are; a client
+    that knew their schemas would check them, with expressions that the server wrote."""
+    tools = result.get("tools")
+    if isinstance(tools, list):
+        del tools[MAX_TOOLS + 1 :]
+        for tool in tools:
+            if isinstance(tool, dict):
+                tool.pop("outputSchema", None)
+
+
+def usable(listed: Sequence[RemoteTool], has_more: bool = False) -> ToolList:
+    """What fits of `listed`; `has_more` where the list goes on behind it."""
+    tools: list[RemoteTool] = []
+    large: list[str] = []
+    room = MAX_TOOLS_BYTES
+    for tool in listed[:MAX_TOOLS]:
+        size = _size(tool)
+        if size > min(room, MAX_TOOL_BYTES):
+            large.append(tool.name)
+        else:
+            room -= size
+            tools.append(tool)
+    return ToolList(tuple(tools), "; ".join(_complaints(large, listed, has_more)))
+
+
+def _size(tool: RemoteTool) -> int:
+    return sum(len(text.encode()) for text in (tool.name, tool.description, to_json(tool.schema)))
+
+
+def _complaints(
+    large: Sequence[str], listed: Sequence[RemoteTool], has_more: bool
+) -> Iterable[str]:
+    if large:
+        named = ", ".join(repr(name[:_NAME_CHARS]) for name in large[:_NAMED])
+        more = f" and {len(large) - _NAMED} others" if len(large) > _NAMED else ""
+        yield (
+            f"too large: {named}{more} (a tool may have {MAX_TOOL_BYTES // 1024} kB, "
+            f"those of a server {MAX_TOOLS_BYTES // 1024 // 1024} MB)"
+        )
+    if has_more or len(listed) > MAX_TOOLS:
+        yield f"all after the first {min(len(listed), MAX_TOOLS):,}"
