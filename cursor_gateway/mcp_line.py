@@ -121,16 +121,23 @@ class _Outgoing(_Stream):
             self.unsent -= 1
 
 
+_NOTHING = types.JSONRPCNotification(jsonrpc="2.0", method="")
+
+
 class _Incoming(_Stream):
     def __init__(self, stream: Any, line: Line, sent: _Outgoing) -> None:
         super().__init__(stream)
         self._line = line
         self._sent = sent
+        self._answer = SessionMessage(_NOTHING)
 
     def __aiter__(self) -> _Incoming:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
+        # Whoever asks for the next has dealt with the last one, but goes on holding it while there
+        # is none: megabytes, perhaps for days.
+        self._answer.message = _NOTHING
         while (item := await self._taken(await anext(self._stream))) is None:
             pass
         return item
@@ -141,7 +148,8 @@ class _Incoming(_Stream):
     async def _taken(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
         message = None if isinstance(item, Exception) else item.message
         if isinstance(message, types.JSONRPCResponse):
-            return SessionMessage(_answer(message))
+            self._answer = SessionMessage(_answer(message))
+            return self._answer
         if not isinstance(message, types.JSONRPCError):
             await self._line.unasked.step()
         # Each would become a task that waits to send its answer.

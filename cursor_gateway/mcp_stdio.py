@@ -56,8 +56,7 @@ async def _receive(child: Child, arriving: Arriving, line: Line) -> None:
         try:
             while data := await child.read():
                 size.feed(data)
-                for raw in buffer.feed(data).split(b"\n")[:-1]:
-                    await _pass_on(raw, arriving, line)
+                await _pass_on(buffer.feed(data), arriving, line)
         except MessageTooLarge as error:
             line.lose(f"it sent {error}")
         except anyio.BrokenResourceError:
@@ -65,14 +64,15 @@ async def _receive(child: Child, arriving: Arriving, line: Line) -> None:
         line.lose(await _last_words(child))
 
 
-async def _pass_on(raw: bytes, arriving: Arriving, line: Line) -> None:
-    try:
-        message = types.jsonrpc_message_adapter.validate_json(raw, by_name=False)
-    except ValueError:
-        line.garbage = line.garbage or raw[:80].decode("utf-8", "replace").strip()
-        await line.unasked.step()
-    else:
-        await arriving.send(SessionMessage(message))
+async def _pass_on(lines: bytes, arriving: Arriving, line: Line) -> None:
+    for raw in lines.split(b"\n")[:-1]:
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(raw, by_name=False)
+        except ValueError:
+            line.garbage = line.garbage or raw[:80].decode("utf-8", "replace").strip()
+            await line.unasked.step()
+        else:
+            await arriving.send(SessionMessage(message))
 
 
 async def _send(
