@@ -66,6 +66,8 @@ READS = {
     "core.mcp_config._TRAILING_COMMA": "files of other programs",
     "core.mcp_names._NOT_IN_SERVERS": "files of other programs",
     "core.mcp_names._NOT_IN_TOOLS": "MCP servers",
+    "core.message_meter._ESCAPE": "MCP servers",
+    "core.message_meter._STRING": "MCP servers",
     "core.models._SAFE_ID": "the client",
     "core.native_tools._ELISION": "the agent",
     "core.native_tools._IMAGE_NAME": "the agent, match",

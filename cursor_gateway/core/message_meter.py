@@ -18,7 +18,7 @@ EVENTS: Sequence[bytes] = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _ESCAPE = re.compile(rb"\\[^\r\n]")
 # Once nothing is escaped in it. None goes on behind the end of a line: JSON forbids it, and what is
 # no JSON may hold single quotation marks.
-_STRING = re.compile(rb'"[^"\r\n]*+"?')
+_STRING = re.compile(rb'"[^"\r\n]*"?')
 
 
 class MessageTooLarge(Exception):
