@@ -30,6 +30,7 @@ from cursor_gateway.core.events import (
     ThinkingDelta,
     Usage,
 )
+from cursor_gateway.core.json_text import is_too_deep
 from cursor_gateway.core.line_buffer import LineBuffer
 from cursor_gateway.errors import GatewayError
 
@@ -322,9 +323,10 @@ def _object(value: object) -> dict[str, Any]:
 def _tool_of(tool_call: object) -> tuple[str, dict[str, Any], str]:
     """`{"toolCallId": ..., "readToolCall": {...}}` -> `read` and what stands under it.
 
-    The tool is the key that ends in `ToolCall`; its siblings may stand before it.
+    The tool is the key that ends in `ToolCall`; its siblings may stand before it. What is nested so
+    deeply that nobody could write it again is a call of which nothing is known.
     """
-    calls = _object(tool_call)
+    calls = {} if is_too_deep(tool_call) else _object(tool_call)
     for key, call in calls.items():
         if key.endswith("ToolCall"):
             description = _string(calls.get("description"))

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import orjson
 
 from cursor_gateway.core.conversation import Message, Text, ToolCall, ToolResult
+from cursor_gateway.core.json_text import is_too_deep
 
 OutcomeClass = Literal["success", "error", "validation"]
 
@@ -131,13 +132,20 @@ class LoopGuard:
 
 def fingerprint(tool: str, arguments: Any) -> str:
     """One text for all ways to write the same call: the order of keys and spaces do not matter."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return _digest(f"{tool}\0{arguments}")
-    canonical = json.dumps(arguments, sort_keys=True)
+    canonical = _canonical(arguments) if isinstance(arguments, str) else _sorted(arguments)
     return _digest(f"{tool}\0{canonical}")
+
+
+def _canonical(written: str) -> str:
+    try:
+        arguments = json.loads(written)
+    except (ValueError, RecursionError):
+        return written
+    return written if is_too_deep(arguments) else _sorted(arguments)
+
+
+def _sorted(arguments: Any) -> str:
+    return json.dumps(arguments, sort_keys=True)
 
 
 def step(tool: str, arguments: Any, outcome: OutcomeClass, result: str) -> Step:

@@ -435,3 +435,15 @@ def test_a_count_that_is_none_counts_nothing(count: object) -> None:
     usage = {"inputTokens": count, "cacheReadTokens": 2**63 - 1, "outputTokens": 3}
     events, _ = feed([lines(result("x", usage=usage))], True)
     assert events[-1] == Finished("stop", Usage(0, 3, 0))
+
+
+@pytest.mark.parametrize("depth", [129, 1000])
+def test_of_a_call_that_is_nested_too_deeply_nothing_is_known(depth: int) -> None:
+    deep = b'{"a":' * depth + b"1" + b"}" * depth
+    call = b'{"type":"tool_call","subtype":"%b","call_id":"c","tool_call":{"readToolCall":%b}}\n'
+    stream = AgentStream(partial=True)
+    (begun,) = stream.feed(call % (b"started", b'{"args":%b}' % deep))
+    assert isinstance(begun, AgentCall) and (begun.tool, begun.arguments) == ("unknown", {})
+    (done,) = stream.feed(call % (b"completed", b'{"result":%b}' % deep))
+    assert isinstance(done, AgentCallDone) and (done.tool, done.result) == ("unknown", {})
+    assert not stream.tool_is_running

@@ -188,3 +188,9 @@ def test_a_flagged_result_is_an_error_whatever_it_says() -> None:
     assert classify("read", "fine", is_error=True) == "error"
     assert outcome_of({"success": {}}) == "success"
     assert outcome_of({"rejected": {"reason": ""}}) == outcome_of({}) == "error"
+
+
+def test_arguments_that_nobody_can_write_again_are_compared_as_they_stand() -> None:
+    deep = '{"a":' * 900 + "1" + "}" * 900
+    assert fingerprint("bash", deep) == fingerprint("bash", deep)
+    assert fingerprint("bash", deep) != fingerprint("bash", deep + " ")

@@ -379,3 +379,11 @@ async def test_blanks_in_a_code_block_stop_nobody(client: Client) -> None:
         answer = await client.content('[[fenced:120000 {"a": 1}]]', response_format=wanted)
     assert answer == '{"a": 1}'
     assert max(longest) < 2
+
+
+@pytest.mark.parametrize("depth", [200, 700, 1_000, 100_000])
+@pytest.mark.parametrize("place", ["arguments", "result"])
+async def test_a_call_of_the_agents_that_is_nested_a_thousand_levels_deep_is_its_own_affair(
+    client: Client, depth: int, place: str
+) -> None:
+    assert await client.content(f"[[deep:{depth} {place}]][[text:Done.]]") == "Done."
