@@ -577,6 +577,7 @@ class Run:
     def do_call(self, argument: str) -> None:
         """A call in the text: `[[call:bash {"command": "ls"}]]`, in small deltas."""
         name, _, arguments = argument.partition(" ")
+        self.begin_line()
         text = (
             f'<tool_call>\n{{"name": {json.dumps(name)}, "arguments": {arguments}}}\n</tool_call>'
         )
@@ -594,8 +595,20 @@ class Run:
         self.do_text("\n<tool_result")
         self.do_text(f' id="1">\n{text}\n</tool_result>')
 
+    def begin_line(self) -> None:
+        """A call stands alone on its lines."""
+        if self.emitter._answer and not self.emitter._answer[-1].endswith("\n"):
+            self.do_text("\n")
+
     def do_garbled(self, text: str) -> None:
+        self.begin_line()
         self.do_text(f"<tool_call>\n{text}\n</tool_call>")
+
+    def do_quote(self, text: str) -> None:
+        """Text with tags in it, which no prompt can carry as they are, in small deltas."""
+        text = text.replace("<\\", "<")
+        for at in range(0, len(text), 7):
+            self.do_text(text[at : at + 7])
 
     def do_native(self, argument: str) -> None:
         """One of the agent's own tools is announced: `[[native:shell {"command": "ls"}]]`."""

@@ -8,11 +8,17 @@ The form is one JSON object between two tags, which many models know from their 
     {"name": "bash", "arguments": {"command": "ls"}}
     </tool_call>
 
+A call stands alone on its lines: the opening tag begins a line, outside of code blocks, and so does
+the closing tag, or the line ends behind it. Whatever looks like a call in another place, in a
+sentence, a code span or a code block, is `Quoted`, and nobody executes it.
+
 The parser reads the stream once. In TEXT everything passes except an ending that may still become a
 tag; so text is never later than the tag is long. In TAG the tag's attributes pass by (models copy
 the ids they see in the history). In BODY the JSON is followed by its brackets and strings, so that
 a tag inside a string is data. In AFTER the closing tag is expected, but a model that forgets it is
-understood; in GAP the white space behind a call is dropped.
+understood, and so is one that writes a bracket too many, or the next call without tags of its own.
+In CLOSING the tag's own end is waited for, in GAP the end of its line, where that matters; the
+white space there is dropped.
 
 A tag that no JSON follows is prose about tags, unless the answer ends there. JSON that is none, or
 is no call, is `Garbled`, and so is a call that never ends. When the model goes on to write a result
@@ -23,12 +29,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
 import orjson
+
+from cursor_gateway.core.json_text import MAX_DEPTH, is_too_deep
+from cursor_gateway.core.text_lines import TextLines
 
 INSTRUCTION = """\
 To call a tool, write this, with nothing else on its lines:
@@ -37,27 +46,38 @@ To call a tool, write this, with nothing else on its lines:
 {"name": "the tool's name", "arguments": {"parameter": "value"}}
 </tool_call>
 
-The text between the tags is one JSON object; `arguments` fits the tool's schema. You may say \
-something first, and you may make several calls one after the other. Then end your turn: the \
-results come with the next one. Never write a result yourself."""
+The text between the tags is one JSON object; `arguments` fits the tool's schema. The opening tag \
+begins a line and stands in no code block: what stands in a sentence or in a code block is only \
+quoted, and not executed. You may say something first, and you may make several calls one after \
+the other. Then end your turn: the results come with the next one. Never write a result yourself."""
 
 OPENING = "<tool_call"
-CLOSING = "</tool_call>"
+# Without its last sign, before which models write blanks.
+CLOSING = "</tool_call"
 _IMAGINED = ("<tool_result", "<turn from=")
 _TAGS = (OPENING, *_IMAGINED)
-# Room for the attributes that a model may copy into the tag.
+# Room for the attributes that a model may copy into the tag, and for what it puts before the JSON.
 _MAX_TAG = 200
+_MAX_LEAD = 2 * _MAX_TAG
+# More than this is read in pieces: what is left is copied at each tag.
+_MAX_PIECE = 8192
 _TAG_SO_FAR = re.compile(OPENING + r'(?: +\w+="[^"\n]*")*(?: +\w*(?:="?[^"\n>]*)?)? *>?')
+_FENCE = "```"
 _LEAD = re.compile(r"\s*(?:```\w*\s*)?")
 _BRACKETS = re.compile(r'["\\{}\[\]<]')
+# White space behind the JSON, and a bracket or a comma too many.
+_STRAY = re.compile(r"[\s}\],]*")
+_IN_CODE = "it stands in a code block."
+_NOT_ALONE = "it does not stand alone on its lines."
+_ENDLESS = "the call does not end."
 
 
-def unreadable(problems: Iterable[str], count: int) -> str:
+def unreadable(problems: Iterable[str], count: int, *, quotes: bool = False) -> str:
     """What a model is told of calls that it made and nobody could read."""
     what = "That call was" if count == 1 else f"Those {count} calls were"
-    return (
-        f"{what} not made: {' '.join(problems)} Make {'it' if count == 1 else 'all of them'} again."
-    )
+    again = "it" if count == 1 else "all of them"
+    words = f"{what} not made: {' '.join(dict.fromkeys(problems))} Make {again} again."
+    return f"{words} If you have only quoted it, say so in one word." if quotes else words
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +101,19 @@ class Garbled:
 
 
 @dataclass(frozen=True, slots=True)
+class Quoted:
+    """What looks like a call and stands where none is made."""
+
+    raw: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Imagined:
     """The model began to answer its own call."""
 
 
-Piece = Said | Asked | Garbled | Imagined
+Piece = Said | Asked | Garbled | Quoted | Imagined
 
 
 class _State(Enum):
@@ -93,6 +121,7 @@ class _State(Enum):
     TAG = auto()
     BODY = auto()
     AFTER = auto()
+    CLOSING = auto()
     GAP = auto()
     OVER = auto()
 
@@ -102,77 +131,113 @@ class ToolTextParser:
         self._state = _State.TEXT
         # What was read and not yet given: an ending that may become a tag, or the tag itself.
         self._held = ""
-        self._body: list[str] = []
+        self._lines = TextLines()
+        self._block = _Block("", "", "")
         self._depth = 0
         self._in_string = False
         self._escaped = False
+        # A result that the model writes now is one of its own.
         self._called = False
+        self._just_quoted = False
+        self._has_next_line = False
         self._steps = {
             _State.TEXT: self._text,
             _State.TAG: self._tag,
             _State.BODY: self._in_body,
             _State.AFTER: self._after,
+            _State.CLOSING: self._closing,
             _State.GAP: self._gap,
             _State.OVER: self._over,
         }
 
     def feed(self, text: str) -> list[Piece]:
         pieces: list[Piece] = []
-        rest = self._held + text
-        self._held = ""
-        while rest:
-            rest = self._steps[self._state](rest, pieces)
+        for at in range(0, len(text), _MAX_PIECE):
+            rest = self._held + text[at : at + _MAX_PIECE]
+            self._held = ""
+            while rest:
+                rest = self._steps[self._state](rest, pieces)
         return pieces
+
+    def begin_line(self) -> None:
+        """What comes next is no part of the line so far, though nothing shows it."""
+        if self._state is _State.TEXT and not self._held:
+            self._lines.begin_line()
 
     def close(self) -> list[Piece]:
         """The stream ended: what was held back is text, an unfinished call is garbled."""
+        pieces: list[Piece] = []
         state, self._state = self._state, _State.TEXT
         held, self._held = self._held, ""
-        if state is _State.BODY or (state is _State.TAG and held):
-            return [Garbled(self._take_body() + held, "the call does not end.")]
-        return [Said(held)] if held and state is not _State.AFTER else []
+        if state is _State.TAG and held and not self._block.problem:
+            pieces.append(Garbled(held, _ENDLESS))
+        elif state in (_State.TEXT, _State.TAG):
+            self._say(held, pieces)
+        elif state is _State.BODY:
+            self._end_body(held)
+            self._settle(pieces, is_whole=False)
+        elif state is _State.GAP and held:
+            self._settle_quoted(pieces)
+            self._say(held, pieces)
+        elif state is not _State.OVER and self._block.bodies:
+            self._block.source.append(held)
+            self._settle(pieces)
+        return pieces
+
+    def _say(self, text: str, pieces: list[Piece]) -> None:
+        if text:
+            pieces.append(Said(text))
+            self._lines.feed(text)
+            self._just_quoted = self._just_quoted and text.isspace()
 
     def _text(self, text: str, pieces: list[Piece]) -> str:
-        at, tag = _first_tag(text, _TAGS if self._called else (OPENING,))
+        may_imagine = self._called or self._just_quoted
+        at, tag = _first_tag(text, _TAGS if may_imagine else (OPENING,))
         if tag is None:
             safe = len(text) - _overlap(text)
-            _say(text[:safe], pieces)
+            self._say(text[:safe], pieces)
             self._held = text[safe:]
             return ""
-        _say(text[:at], pieces)
+        self._say(text[:at], pieces)
         if tag != OPENING:
-            pieces.append(Imagined())
-            self._state = _State.OVER
-            return ""
+            if self._called or self._just_quoted:
+                pieces.append(Imagined())
+                self._state = _State.OVER
+                return ""
+            self._say(tag, pieces)
+            return text[at + len(tag) :]
         self._state = _State.TAG
+        at_beginning = self._lines.at_beginning
+        problem = _IN_CODE if self._lines.in_code else "" if at_beginning else _NOT_ALONE
+        self._block = _Block("", "", problem)
         return text[at:]
 
     def _tag(self, text: str, pieces: list[Piece]) -> str:
         """`text` begins with the tag; what follows it decides whether it is a call."""
-        end = text.find(">", 0, _MAX_TAG)
-        if _may_be_tag(text[: end + 1] if end > 0 else text):
+        end = text.find(">", 0, _MAX_TAG) + 1
+        head = text[: end or _MAX_TAG]
+        if _may_be_tag(head) and (end or len(text) < _MAX_TAG):
             # Models put their JSON into a code block even here.
-            lead = _LEAD.match(text, end + 1) if end > 0 else None
-            body = text[lead.end() :] if lead else ""
-            if body.startswith(("{", "[")):
+            lead = _LEAD.match(text, end, _MAX_LEAD) if end else None
+            begins = lead.end() if lead else len(text)
+            if begins < _MAX_LEAD and text[begins : begins + 1] in ("{", "["):
                 self._state = _State.BODY
-                self._body = [text[: len(text) - len(body)]]
-                return body
-            if body in ("", "`", "``") and len(text) < 2 * _MAX_TAG:
+                self._block = _Block(head, text[:begins], self._block.problem)
+                return text[begins:]
+            if text[begins:] in ("", "`", "``") and len(text) < _MAX_LEAD:
                 self._held = text
                 return ""
         self._state = _State.TEXT
-        _say(text[: len(OPENING)], pieces)
+        self._say(text[: len(OPENING)], pieces)
         return text[len(OPENING) :]
 
     def _in_body(self, text: str, pieces: list[Piece]) -> str:
         end, is_end = self._scan(text)
-        self._body.append(text[:end])
+        self._block.body.append(text[:end])
         if not is_end:
             self._held = text[end:]
             return ""
-        pieces.append(_call(self._take_body()))
-        self._called = self._called or isinstance(pieces[-1], Asked)
+        self._end_body()
         self._state = _State.AFTER
         return text[end:]
 
@@ -199,42 +264,138 @@ class ToolTextParser:
                 self._depth -= 1
                 if self._depth <= 0:
                     return at + 1, True
-            elif text.startswith(CLOSING, at):
-                return at, True
-            elif CLOSING.startswith(text[at:]):
-                return at, False
+            elif CLOSING.startswith(tag := text[at : at + len(CLOSING)]):
+                return at, tag == CLOSING
         self._escaped = skip > len(text)
         return len(text), False
 
-    def _take_body(self) -> str:
-        raw = "".join(self._body)
-        self._body = []
+    def _end_body(self, held: str = "") -> None:
+        self._block.end_body(held)
         self._depth = 0
         self._in_string = self._escaped = False
-        return raw
 
     def _after(self, text: str, pieces: list[Piece]) -> str:
-        rest = text.lstrip()
-        if any(end.startswith(rest) and rest != end for end in (CLOSING, "```")):
+        stray = _STRAY.match(text)[0]  # type: ignore[index]
+        self._block.pass_by(stray)
+        rest = text[len(stray) :]
+        if rest.startswith("{"):
+            self._state = _State.BODY
+            return rest
+        if rest.startswith(CLOSING):
+            self._state = _State.CLOSING
+            self._block.source.append(CLOSING)
+            return rest.removeprefix(CLOSING)
+        if rest.startswith(_FENCE) and self._block.is_fenced:
+            self._block.source.append(_FENCE)
+            return rest.removeprefix(_FENCE)
+        if CLOSING.startswith(rest) or (self._block.is_fenced and _FENCE.startswith(rest)):
             self._held = rest
             return ""
-        if rest.startswith("```"):
-            return rest.removeprefix("```")
+        self._end_block(pieces)
+        return rest
+
+    def _closing(self, text: str, pieces: list[Piece]) -> str:
+        rest = text.lstrip(" \t")
+        self._block.source.append(text[: len(text) - len(rest)])
+        if rest:
+            self._block.source.append(">" if rest.startswith(">") else "")
+            self._end_block(pieces)
+        return rest.removeprefix(">")
+
+    def _end_block(self, pieces: list[Piece]) -> None:
         self._state = _State.GAP
-        return rest.removeprefix(CLOSING)
+        if self._block.problem:
+            self._settle(pieces)
+            self._state = _State.TEXT
 
     def _gap(self, text: str, pieces: list[Piece]) -> str:
         rest = text.lstrip()
+        blank = text[: len(text) - len(rest)]
+        if self._block.bodies:
+            self._block.pass_by(blank)
+            if self._block.is_line_over or rest.startswith(_TAGS):
+                self._settle(pieces)
+            elif rest and any(tag.startswith(rest) for tag in _TAGS):
+                self._held = rest
+                return ""
+            elif rest:
+                self._settle_quoted(pieces)
+        self._pass_gap(blank)
         if rest:
             self._state = _State.TEXT
         return rest
 
+    def _pass_gap(self, blank: str) -> None:
+        """White space behind a call says nothing, but it may indent the next line."""
+        _, newline, indent = blank.rpartition("\n")
+        if newline:
+            self._lines.begin_line()
+            self._has_next_line = True
+        if self._has_next_line:
+            self._lines.feed(indent)
+
     def _over(self, text: str, pieces: list[Piece]) -> str:
         return ""
 
+    def _settle(self, pieces: list[Piece], *, is_whole: bool = True) -> None:
+        """The block is read: it was one of calls, or a quotation of some."""
+        block = self._block
+        if block.problem:
+            self._settle_quoted(pieces)
+            return
+        read = list(block.calls(is_whole))
+        pieces += read
+        self._called = self._called or any(isinstance(piece, Asked) for piece in read)
+        self._block = _Block("", "", "")
+        self._lines.begin_line()
+        self._has_next_line = False
 
-def _call(raw: str) -> Asked | Garbled:
-    body = raw[_LEAD.match(raw, raw.index(">") + 1).end() :]  # type: ignore[union-attr]
+    def _settle_quoted(self, pieces: list[Piece]) -> None:
+        quoted = "".join(self._block.source)
+        pieces.append(Quoted(quoted, self._block.problem or _NOT_ALONE))
+        self._block = _Block("", "", "")
+        self._lines.feed(quoted)
+        self._just_quoted = True
+
+
+class _Block:
+    """What stands between two tags: one call, or several."""
+
+    def __init__(self, tag: str, lead: str, problem: str) -> None:
+        self._tag = tag
+        # Why nothing in it is a call.
+        self.problem = problem
+        self.is_fenced = _FENCE in lead
+        # All of it, as it was written.
+        self.source = [lead]
+        self.body: list[str] = []
+        self.bodies: list[str] = []
+        # Whether a line has ended behind what was read last.
+        self.is_line_over = False
+
+    def end_body(self, held: str) -> None:
+        self.bodies.append("".join(self.body))
+        self.source += [self.bodies[-1], held]
+        self.body = []
+        self.is_line_over = False
+
+    def pass_by(self, blank: str) -> None:
+        self.source.append(blank)
+        self.is_line_over = self.is_line_over or "\n" in blank
+
+    def calls(self, is_whole: bool) -> Iterator[Asked | Garbled]:
+        """The calls; where there are several, each as if it had tags of its own."""
+        source = "".join(self.source).rstrip()
+        *others, last = self.bodies
+        for body in others:
+            yield _call(body, f"{self._tag}\n{body}\n{CLOSING}>")
+        if not is_whole:
+            yield Garbled(f"{self._tag}\n{last}" if others else source, _ENDLESS)
+        else:
+            yield _call(last, f"{self._tag}\n{last}\n{CLOSING}>" if others else source)
+
+
+def _call(body: str, raw: str) -> Asked | Garbled:
     try:
         # `strict=False`: models write newlines into strings as they are.
         call = json.loads(body, strict=False, parse_constant=_refuse_constant, parse_float=_finite)
@@ -251,6 +412,8 @@ def _call(raw: str) -> Asked | Garbled:
         arguments = _object_in(arguments)
     if not isinstance(arguments, dict):
         return Garbled(raw, '"arguments" must be an object.')
+    if is_too_deep(arguments):
+        return Garbled(raw, f"it is nested more than {MAX_DEPTH} levels deep.")
     return Asked(call["name"], arguments, raw)
 
 
@@ -270,11 +433,6 @@ def _object_in(text: str) -> object:
         return orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
         return None
-
-
-def _say(text: str, pieces: list[Piece]) -> None:
-    if text:
-        pieces.append(Said(text))
 
 
 def _first_tag(text: str, tags: tuple[str, ...]) -> tuple[int, str | None]:

@@ -52,7 +52,7 @@ from cursor_gateway.core.native_tools import translate
 from cursor_gateway.core.seams import Seams
 from cursor_gateway.core.second_ask import SecondAsk
 from cursor_gateway.core.text_cut import CutReason, TextCut
-from cursor_gateway.core.tool_text import Imagined, Said
+from cursor_gateway.core.tool_text import Garbled, Imagined, Quoted, Said
 from cursor_gateway.core.tools import find, fit
 from cursor_gateway.core.usage_meter import UsageMeter
 from cursor_gateway.core.written_calls import Written, WrittenCalls
@@ -94,7 +94,8 @@ class Turn:
         self._meter = UsageMeter()
         self._second_ask = SecondAsk(conversation)
         self._seams = Seams()
-        self._unreadable: list[str] = []
+        # What the first run wrote as calls that were not made.
+        self._unmade: list[Garbled | Quoted] = []
         self._calls = 0
         self._relayed_calls = 0
         # The channel by which the last call came.
@@ -174,6 +175,7 @@ class Turn:
     def _take(self, event: Event, out: list[Event]) -> None:
         if isinstance(event, AgentCall | AgentCallDone | Aside | RelayedCall):
             self._seams.acted()
+            self._written.begin_line()
         if isinstance(event, TextDelta):
             self._seams.speaks()
             self._read(self._written.feed(event.text), out)
@@ -218,7 +220,7 @@ class Turn:
         text = self._seams.joined(text)
         self._meter.say(text)
         waits_for_call = self._must_call and not self._calls
-        if self._conversation.output or self._unreadable or waits_for_call:
+        if self._conversation.output or self._unmade or waits_for_call:
             self._held.append(text)
         else:
             self._second_ask.told(text)
@@ -314,26 +316,32 @@ class Turn:
 
     def _conclude(self, usage: Usage | None, out: list[Event]) -> None:
         """The run has nothing more to say: the turn ends, or the agent is asked again."""
-        garbled = self._written.garbled
-        if garbled and self._second_ask.may("garbled"):
+        unmade = self._written.unmade
+        if unmade and self._second_ask.may("unmade"):
             # All of the run's calls again, since none was handed out yet.
-            self._unreadable = [each.raw for each in garbled]
+            self._unmade = unmade
             self._ask_again(usage, *self._written.correction())
             return
         self._hand_out_written(out)
         self._usage_so_far = usage
         if self._calls or self._loops or self.errands:
             self._end_with_calls(usage, out)
-        elif garbled:
+        elif unmade:
             # It stays unreadable: then the first attempt is as good as any.
-            self._held = ["\n".join(self._unreadable)]
-            self._unreadable = []
+            self._hold_first_attempt()
             self._end("stop", usage, out)
         elif self._must_call and self._second_ask.may("no call"):
             self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
         elif self._conversation.output is None or self._is_valid_output(usage):
-            self._unreadable = []
+            if self._unmade and all(isinstance(each, Quoted) for each in self._unmade):
+                # The model has read of it and calls nothing: it was quoted, as part of its answer.
+                self._hold_first_attempt()
+            self._unmade = []
             self._end("stop", usage, out)
+
+    def _hold_first_attempt(self) -> None:
+        self._held = ["\n".join(each.raw for each in self._unmade)]
+        self._unmade = []
 
     def _end_with_calls(self, usage: Usage | None, out: list[Event]) -> None:
         if 0 < self._relayed_loops == len(self._loops) and (
@@ -405,13 +413,13 @@ class Turn:
         self._release_held(out)
         if self._calls:
             reason = "tool_calls"
-            out.extend(TextDelta(garbled.raw) for garbled in self._written.garbled)
+            out.extend(TextDelta(each.raw) for each in self._written.unmade)
         self.usage = self._meter.total(usage)
         stop = self._cut.found if reason == "stop" else None
         out.append(Finished(reason, self.usage, loop, stop))
         self.over = True
 
     def _release_held(self, out: list[Event]) -> None:
-        if self._held and not self._unreadable:
+        if self._held and not self._unmade:
             out.append(TextDelta("".join(self._held)))
         self._held.clear()

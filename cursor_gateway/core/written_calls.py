@@ -2,17 +2,37 @@
 
 Calls are kept until the run ends, so that one that cannot be read is mended together with the
 others.
+
+What is quoted is text. But a model may put a call into the wrong place, and then ends its turn to
+wait for the result: so a quotation is held until text follows, and when nothing follows but others,
+the ends of code blocks and calls, it is a call that was not made.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cursor_gateway.core.conversation import ToolSpec
-from cursor_gateway.core.tool_text import Asked, Garbled, Imagined, Said, ToolTextParser, unreadable
+from cursor_gateway.core.tool_text import (
+    Asked,
+    Garbled,
+    Imagined,
+    Piece,
+    Quoted,
+    Said,
+    ToolTextParser,
+    unreadable,
+)
 from cursor_gateway.core.tools import find
+
+# What may stand behind a quotation and says nothing: white space, the ends and beginnings of code
+# blocks; and what may become that.
+_SILENCE = re.compile(r"\s*+(?:(?:```|~~~)\w*+\s*+)*+")
+_SILENCE_SO_FAR = re.compile(r"\s*+(?:(?:```|~~~)\w*+\s*+)*+(?:``?|~~?)?+")
+_LONGEST_SILENCE = 200
 
 Fit = Callable[[ToolSpec, Mapping[str, Any]], tuple[dict[str, Any], str]]
 
@@ -31,6 +51,9 @@ class WrittenCalls:
         self._parser = ToolTextParser() if reads_calls else None
         self.calls: list[Written] = []
         self.garbled: list[Garbled] = []
+        # Quotations behind which no text has come, and what else stands there.
+        self._quoted: list[Quoted] = []
+        self._silence = ""
 
     def feed(self, text: str) -> Iterator[Said | Written | Imagined]:
         if self._parser is None:
@@ -41,6 +64,21 @@ class WrittenCalls:
     def close(self) -> Iterator[Said | Written | Imagined]:
         if self._parser is not None:
             yield from self._read(self._parser.close())
+            if not _SILENCE.fullmatch(self._silence):
+                yield from self._let_go("")
+
+    def begin_line(self) -> None:
+        """The agent acted: what it writes next begins a line."""
+        if self._parser is not None:
+            self._parser.begin_line()
+
+    @property
+    def unmade(self) -> list[Garbled | Quoted]:
+        """What was written as a call, or like one, and is none."""
+        if not self._quoted:
+            return list(self.garbled)
+        *others, last = self._quoted
+        return [*self.garbled, *others, Quoted(last.raw + self._silence, last.problem)]
 
     def take(self) -> list[Written]:
         calls, self.calls = self.calls, []
@@ -48,16 +86,18 @@ class WrittenCalls:
 
     def correction(self) -> tuple[str, str]:
         """What the model wrote, and what it is told about it."""
-        said = [*(call.raw for call in self.calls), *(garbled.raw for garbled in self.garbled)]
-        problems = [garbled.problem for garbled in self.garbled]
-        return "\n".join(said), unreadable(problems, len(said))
+        said = [*(call.raw for call in self.calls), *(each.raw for each in self.unmade)]
+        problems = [each.problem for each in self.unmade]
+        return "\n".join(said), unreadable(problems, len(said), quotes=bool(self._quoted))
 
-    def _read(
-        self, pieces: Sequence[Said | Asked | Garbled | Imagined]
-    ) -> Iterator[Said | Written | Imagined]:
+    def _read(self, pieces: Sequence[Piece]) -> Iterator[Said | Written | Imagined]:
         for piece in pieces:
-            if isinstance(piece, Said | Imagined):
+            if isinstance(piece, Imagined):
                 yield piece
+            elif isinstance(piece, Said):
+                yield from self._said(piece)
+            elif isinstance(piece, Quoted):
+                yield from self._quote(piece)
             elif self._tools:
                 call = self._understood(piece) if isinstance(piece, Asked) else piece
                 if isinstance(call, Garbled):
@@ -65,6 +105,32 @@ class WrittenCalls:
                 else:
                     self.calls.append(call)
                     yield call
+
+    def _said(self, said: Said) -> Iterator[Said]:
+        if not self._quoted:
+            yield said
+            return
+        silence = self._silence + said.text
+        if len(silence) <= _LONGEST_SILENCE and _SILENCE_SO_FAR.fullmatch(silence):
+            self._silence = silence
+        else:
+            yield from self._let_go(said.text)
+
+    def _quote(self, quoted: Quoted) -> Iterator[Said]:
+        if not self._tools:
+            yield Said(quoted.raw)
+            return
+        if self._quoted:
+            last = self._quoted.pop()
+            self._quoted.append(Quoted(last.raw + self._silence, last.problem))
+        self._quoted.append(quoted)
+        self._silence = ""
+
+    def _let_go(self, text: str) -> Iterator[Said]:
+        """Text follows the quotations: then they are text."""
+        quoted = "".join(each.raw for each in self._quoted)
+        yield Said(f"{quoted}{self._silence}{text}")
+        self._quoted, self._silence = [], ""
 
     def _understood(self, asked: Asked) -> Written | Garbled:
         tool = find(asked.name, self._tools)

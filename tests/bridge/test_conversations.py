@@ -110,7 +110,7 @@ async def test_activity_is_shown_and_text_comes_before_the_call_is_done(
     async with bridged(tool_channel="text", show_activity=True) as client:
         prompt = script("text", f'{ECHO} {{"text": "x"}}', end="[[text:Done.]]")
         frames = await client.frames(f"[[text:First. ]]{prompt}")
-        assert text_of(frames) == "First. \n\nDone."
+        assert text_of(frames) == "First. \nDone."
         assert ECHO in text_of(frames, "reasoning_content")
 
 

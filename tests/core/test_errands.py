@@ -86,11 +86,11 @@ def test_a_call_that_must_be_made_is_one_of_the_clients() -> None:
 
 def test_a_limit_is_that_of_the_whole_answer() -> None:
     it = turn(max_tokens=2)
-    it.feed([TextDelta("four"), written("mcp__notes__echo"), DONE])
+    it.feed([TextDelta("fou\n"), written("mcp__notes__echo"), DONE])
     execute(it)
     it.begin(Conversation("auto", it.retry))
     said, finished = it.feed([TextDelta("more than four"), DONE])
-    assert said == TextDelta("\n\nmore") and isinstance(finished, Finished)
+    assert said == TextDelta("more") and isinstance(finished, Finished)
     assert finished.reason == "length"
 
 

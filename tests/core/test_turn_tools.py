@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,7 +68,7 @@ def again(a_turn: Turn) -> None:
 
 def test_a_burst_is_handed_out_when_the_agent_falls_silent() -> None:
     subject = turn()
-    assert subject.feed([TextDelta("Hm."), shell("a"), shell("b")]) == [TextDelta("Hm.")]
+    assert subject.feed([TextDelta("Hm.\n"), shell("a"), shell("b")]) == [TextDelta("Hm.\n")]
     assert subject.restless and subject.wants_more
     out = subject.feed([])
     assert out[:2] == [called(1, "a"), called(2, "b")]
@@ -109,7 +110,7 @@ def test_a_call_that_came_back_is_part_of_the_burst_it_was_announced_in() -> Non
 
 def test_calls_in_text_wait_for_the_end_of_the_run() -> None:
     subject = turn()
-    assert subject.feed([TextDelta("Hm. " + CALL)]) == [TextDelta("Hm. ")]
+    assert subject.feed([TextDelta("Hm.\n" + CALL)]) == [TextDelta("Hm.\n")]
     assert subject.feed([TextDelta("\n" + CALL), END]) == [
         called(1),
         called(2),
@@ -126,7 +127,7 @@ def test_a_garbled_call_beside_good_ones_is_asked_for_with_them() -> None:
     again(subject)
     assert subject.feed([TextDelta(CALL + GARBLED), END]) == [
         called(),
-        TextDelta("<tool_call>\n{oops}"),
+        TextDelta(GARBLED),
         Finished("tool_calls", Usage(20, 10)),
     ]
 
@@ -149,8 +150,8 @@ def test_text_before_an_announced_call_is_whole() -> None:
 
 def test_calls_that_are_not_allowed_are_taken_out_of_the_text() -> None:
     subject = turn(tool_choice=ToolChoice("none"))
-    out = subject.feed([TextDelta("Hm. " + CALL + GARBLED + "Done."), END])
-    assert text(out) == "Hm. Done." and out[-1] == END
+    out = subject.feed([TextDelta("Hm.\n" + CALL + GARBLED + "Done."), END])
+    assert text(out) == "Hm.\nDone." and out[-1] == END
 
 
 def test_calls_before_a_cut_are_calls() -> None:
@@ -163,11 +164,11 @@ def test_calls_before_a_cut_are_calls() -> None:
 
 def test_a_run_that_mends_a_call_says_nothing_else() -> None:
     subject = turn()
-    assert subject.feed([TextDelta("Hm. " + GARBLED), END]) == [TextDelta("Hm. ")]
+    assert subject.feed([TextDelta("Hm.\n" + GARBLED), END]) == [TextDelta("Hm.\n")]
     assert not subject.wants_more and not subject.over
     assert subject.feed([TextDelta("more")]) == []
     again(subject)
-    out = subject.feed([TextDelta("Sorry. " + CALL), END])
+    out = subject.feed([TextDelta("Sorry.\n" + CALL), END])
     assert out == [called(), Finished("tool_calls", Usage(20, 10))]
 
 
@@ -183,8 +184,8 @@ def test_a_call_that_stays_unreadable_is_text() -> None:
     subject = turn()
     subject.feed([TextDelta(GARBLED), END])
     again(subject)
-    out = subject.feed([TextDelta("Sorry." + GARBLED), END])
-    assert out == [TextDelta("<tool_call>\n{oops}"), Finished("stop", Usage(20, 10))]
+    out = subject.feed([TextDelta("Sorry.\n" + GARBLED), END])
+    assert out == [TextDelta(GARBLED), Finished("stop", Usage(20, 10))]
 
 
 def test_an_unfinished_call_is_garbled() -> None:
@@ -205,16 +206,16 @@ def test_limits_hold_for_the_text_around_calls() -> None:
 
 
 def test_structured_output_and_calls_do_not_disturb_each_other() -> None:
-    out = turn(output=JsonOutput()).feed([TextDelta("Hm." + CALL), END])
-    assert out == [TextDelta("Hm."), called(), Finished("tool_calls", USAGE)]
+    out = turn(output=JsonOutput()).feed([TextDelta("Hm.\n" + CALL), END])
+    assert out == [TextDelta("Hm.\n"), called(), Finished("tool_calls", USAGE)]
     assert turn(output=JsonOutput()).feed([TextDelta("{}"), END]) == [TextDelta("{}"), END]
 
 
 def test_text_waits_for_a_call_that_must_come() -> None:
     subject = turn(tool_choice=ToolChoice("required"))
-    assert subject.feed([TextDelta("Hm. ")]) == []
-    assert subject.feed([TextDelta(CALL), TextDelta("after"), END]) == [
-        TextDelta("Hm. after"),
+    assert subject.feed([TextDelta("Hm.\n")]) == []
+    assert subject.feed([TextDelta(CALL), TextDelta("\nafter"), END]) == [
+        TextDelta("Hm.\nafter"),
         called(),
         Finished("tool_calls", USAGE),
     ]
@@ -236,9 +237,9 @@ def test_a_good_call_beside_a_looping_one_goes_out_alone() -> None:
 
 def test_a_hint_and_then_the_end() -> None:
     subject = turn(*looping())
-    assert subject.feed([TextDelta("Hm. " + CALL), END]) == [TextDelta("Hm. ")]
+    assert subject.feed([TextDelta("Hm.\n" + CALL), END]) == [TextDelta("Hm.\n")]
     assistant, user = subject.retry
-    assert assistant.parts == (Text("Hm. "), called())
+    assert assistant.parts == (Text("Hm.\n"), called())
     assert isinstance(user.parts[0], ToolResult) and user.parts[0].is_error
     again(subject)
     out = subject.feed([shell(), DONE, shell("pwd", "m-9")])
@@ -271,8 +272,8 @@ def test_every_turn_ends_at_most_once_and_never_speaks_after_it(steps: list[str]
     subject = turn()
     events: dict[str, list[Event]] = {
         "text": [TextDelta("x")],
-        "call": [TextDelta(CALL)],
-        "garbled": [TextDelta(GARBLED)],
+        "call": [TextDelta(f"\n{CALL}")],
+        "garbled": [TextDelta(f"\n{GARBLED}")],
         "native": [shell()],
         "think": [ThinkingDelta("x")],
         "silence": [],
@@ -285,3 +286,83 @@ def test_every_turn_ends_at_most_once_and_never_speaks_after_it(steps: list[str]
     assert not any("<tool_call" in event.text for event in out if isinstance(event, TextDelta)) or (
         "garbled" in steps
     )
+
+
+# Calls in the wrong place
+
+MISPLACED = {
+    "in a sentence": f"Let me look. {CALL}",
+    "in a code block": f"So:\n```xml\n{CALL}\n```\n",
+    "in two code blocks": f"```xml\n{CALL}\n```\n\n```xml\n{CALL}\n```",
+    "before one that is made": f"Let me look. {CALL}\n{CALL}",
+    "and answered": f"Let me look. {CALL}\n<tool_result>a.txt",
+}
+
+
+@pytest.mark.parametrize("words", MISPLACED.values(), ids=MISPLACED)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_call_in_the_wrong_place_with_which_a_run_ends_is_asked_for_again(
+    words: str, size: int
+) -> None:
+    subject = turn()
+    deltas = [TextDelta(words[at : at + size]) for at in range(0, len(words), size)]
+    out = subject.feed([*deltas, END])
+    assert text(out) == words[: words.index("<tool_call")]
+    said, correction = (str(message.parts[0]) for message in subject.retry)
+    assert said.count("<tool_call") == words.count("<tool_call")
+    assert "not made" in correction and "only quoted" in correction
+    again(subject)
+    call, finished = subject.feed([TextDelta(CALL), END])
+    assert call == called() and isinstance(finished, Finished)
+
+
+@pytest.mark.parametrize("reply", ["Quoted.", f"So: {CALL}"])
+def test_what_was_only_quoted_is_part_of_the_answer(reply: str) -> None:
+    subject = turn()
+    words = f"You write:\n```xml\n{CALL}\n```\n"
+    out = subject.feed([TextDelta(words), END])
+    again(subject)
+    out += subject.feed([TextDelta(reply), END])
+    assert text(out) == words and out[-1] == Finished("stop", Usage(20, 10))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"Write `{CALL}`",
+        f"Write `{CALL}` to do that.",
+        f"Write {CALL} to do that.",
+        f"```\n{CALL}\n```\nThat is the form.",
+        f"```\n{CALL}\n```" + "\n" * 300,
+        f"- {CALL}\n- {CALL}\n\nThese are two.",
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_quotation_with_words_behind_it_is_text_at_once(words: str, size: int) -> None:
+    subject = turn()
+    out = subject.feed([TextDelta(words[at : at + size]) for at in range(0, len(words), size)])
+    assert text(out + subject.feed([END])) == words
+    assert subject.over and not subject.retry
+
+
+def test_a_quotation_before_a_call_of_the_agents_is_text() -> None:
+    subject = turn()
+    out = subject.feed([TextDelta(f"So: {CALL}"), shell("pwd")]) + subject.feed([])
+    assert text(out) == f"So: {CALL}" and called(1, "pwd") in out
+
+
+def test_where_nothing_may_be_called_quotations_are_text() -> None:
+    subject = turn(tool_choice=ToolChoice("none"))
+    assert text(subject.feed([TextDelta(f"So: {CALL}"), END])) == f"So: {CALL}"
+
+
+def test_a_call_behind_an_act_of_the_agents_begins_a_line() -> None:
+    subject = turn()
+    out = subject.feed([TextDelta("Hm."), AgentCall("x", "unknown", {}), TextDelta(CALL), END])
+    assert called() in out
+
+
+def test_several_calls_in_one_block_are_all_handed_out() -> None:
+    block = CALL.replace("\n</", '\n{"name": "bash", "arguments": {"command": "pwd"}}\n</')
+    out = turn().feed([TextDelta(f"Hm.\n{block}"), END])
+    assert out == [TextDelta("Hm.\n"), called(), called(2, "pwd"), Finished("tool_calls", USAGE)]

@@ -275,13 +275,13 @@ async def test_prompts_and_answers_stay_out(start: Start, fake: FakeAgent) -> No
 async def test_prompts_and_answers_are_recorded_on_demand(start: Start, fake: FakeAgent) -> None:
     async with start(record_prompts=True) as client:
         body = {"tools": [BASH], "headers": {"X-Request-Id": "mine"}}
-        await client.answer('Hi [[think:hm]][[text:yes]][[call:bash {"command": "ls"}]]', **body)
+        await client.answer('Hi [[think:hm]][[text:yes\n]][[call:bash {"command": "ls"}]]', **body)
         (record,) = await listed(client)
         assert "request" not in record and "answer" not in record
         _, shown = await client.get("/v1/requests/mine")
     assert json.loads(shown["request"])["messages"][0]["content"].startswith("Hi ")
     calls = [{"name": "bash", "arguments": '{"command":"ls"}'}]
-    assert shown["answer"] == {"text": "yes", "thinking": "hm", "calls": calls}
+    assert shown["answer"] == {"text": "yes\n", "thinking": "hm", "calls": calls}
     (record,) = written(fake)
     assert (record["request"], record["answer"]) == (shown["request"], shown["answer"])
 

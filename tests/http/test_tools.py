@@ -56,7 +56,7 @@ async def ask(client: Client, prompt: str | list[Any], **body: Any) -> dict[str,
 async def test_a_call_in_the_text_is_a_tool_call(client: Client, fake: FakeAgent) -> None:
     answer = await ask(client, f"[[text:Looking. ]]{CALL}")
     assert calls(answer) == [("bash", {"command": "ls"})]
-    assert answer["choices"][0]["message"]["content"] == "Looking. "
+    assert answer["choices"][0]["message"]["content"] == "Looking. \n"
     assert reason(answer) == "tool_calls"
     (run,) = fake.runs()
     assert "--mode" not in run["argv"]
@@ -73,7 +73,7 @@ async def test_the_frames_of_calls_are_as_clients_need_them(client: Client) -> N
     assert [piece["function"]["name"] for piece in pieces] == ["bash", "read"]
     ids = {piece["id"] for piece in pieces}
     assert len(ids) == 2 and all(0 < len(call_id) <= 40 for call_id in ids)
-    assert text_of(frames) == "Hm. "
+    assert text_of(frames) == "Hm. \n"
     assert frames[-2]["choices"][0]["finish_reason"] == "tool_calls"
     assert "<tool" not in json.dumps(frames)
 
@@ -150,7 +150,7 @@ async def test_a_garbled_call_is_asked_for_again(client: Client, fake: FakeAgent
     prompt = f"[[text:Wait. ]][[garbled:{{broken}}]][[then]][[text:Sorry. ]]{CALL}"
     answer = await ask(client, prompt)
     assert calls(answer) == [("bash", {"command": "ls"})]
-    assert answer["choices"][0]["message"]["content"] == "Wait. "
+    assert answer["choices"][0]["message"]["content"] == "Wait. \n"
     assert "That call was not made" in fake.runs()[1]["prompt"]
 
 
@@ -168,9 +168,47 @@ async def test_a_call_that_stays_garbled_is_text_and_never_a_broken_call(
 ) -> None:
     answer = await ask(client, f"[[text:Wait. ]]{call}")
     assert calls(answer) == []
-    assert answer["choices"][0]["message"]["content"].startswith("Wait. <tool_call>\n{")
+    content = answer["choices"][0]["message"]["content"]
+    assert content.startswith("Wait. \n<tool_call>\n{") and content.endswith("}\n</tool_call>")
     assert reason(answer) == "stop"
     assert len(fake.runs()) == 2
+
+
+LS = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"Write `{LS}` to do that.",
+        f"Write {LS} to do that.",
+        f"So:\n```xml\n{LS}\n```\nThat would list the files.",
+        f"    {LS}\n\nis the form.",
+    ],
+)
+async def test_a_call_that_is_only_quoted_is_text_and_never_executed(
+    client: Client, fake: FakeAgent, words: str
+) -> None:
+    answer = await ask(client, f"[[quote:{words}]]")
+    assert calls(answer) == [] and reason(answer) == "stop"
+    assert answer["choices"][0]["message"]["content"] == words
+    assert len(fake.runs()) == 1
+
+
+async def test_a_call_in_the_wrong_place_is_asked_for_again(
+    client: Client, fake: FakeAgent
+) -> None:
+    answer = await ask(client, f"[[quote:Let me look. {LS}]][[then]]{CALL}")
+    assert calls(answer) == [("bash", {"command": "ls"})]
+    assert answer["choices"][0]["message"]["content"] == "Let me look. "
+    assert "does not stand alone on its lines" in fake.runs()[1]["prompt"]
+
+
+async def test_two_calls_in_one_block_are_both_made(client: Client) -> None:
+    both = [f'{{"name": "bash", "arguments": {{"command": "{name}"}}}}' for name in ("ls", "pwd")]
+    answer = await ask(client, f"[[text:Hm.]][[garbled:{both[0]}\n{both[1]}}}]][[text:\nSo.]]")
+    assert calls(answer) == [("bash", {"command": "ls"}), ("bash", {"command": "pwd"})]
+    assert answer["choices"][0]["message"]["content"] == "Hm.\nSo."
 
 
 @pytest.mark.parametrize("stream", [False, True])
