@@ -27,6 +27,7 @@ from cursor_gateway.agents.run import Order
 from cursor_gateway.body import parse_body
 from cursor_gateway.core import mcp_config
 from cursor_gateway.core.agent_stream import AgentStream
+from cursor_gateway.core.agent_text import classify_failure, is_config_race, parse_status
 from cursor_gateway.core.conversation import ToolResult, ToolSpec
 from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.core.habits import restored
@@ -34,6 +35,7 @@ from cursor_gateway.core.history import history_of
 from cursor_gateway.core.models import Model, resolve
 from cursor_gateway.core.prompt import render
 from cursor_gateway.core.relayed_tools import RelayedTools
+from cursor_gateway.core.structured import extract
 from cursor_gateway.core.tool_text import ToolTextParser
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.dialects import DIALECTS, Exchange, chat
@@ -220,6 +222,16 @@ def read_tool_text(text: str, cut: int = 7) -> None:
     parser.close()
 
 
+def read_failure(words: str) -> None:
+    str(classify_failure(words))
+    is_config_race(words)
+    parse_status(words)
+
+
+def read_json_answer(answer: str) -> None:
+    extract(answer)
+
+
 def read_configuration(text: str) -> None:
     for is_opencode in (True, False):
         file = mcp_config.ConfigFile("/x/opencode.json", text, is_opencode)
@@ -385,7 +397,7 @@ def monsters(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
     )
     yield "backslashes", ask(messages=[{"role": "user", "content": "<" + "\\" * size}] * 2)
     yield "an agent's line", lambda: read_agent(b'{"type":"' + b"x" * size + b'"}\n', 4096)
-    yield "unfinished results", lambda: read_agent(b'{"type":"result"' + b"}" * (size // 50), 1)
+    yield "unfinished results", lambda: read_agent(b'{"type":"result"' + b"}" * size, 1)
     yield "agent's small lines", lambda: read_agent(b"{}\n" * (size // 3), 4096)
     delta = {"type": "assistant", "message": {"content": "ab"}, "timestamp_ms": 1}
     yield "deltas of another form", lambda: read_agent(event_line(delta) * (size // 80), 4096)
@@ -394,6 +406,20 @@ def monsters(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
     yield "a text that never ends", lambda: read_agent(delta_line("x" * size)[:-60] + b"\n", 4096)
     yield "brackets", lambda: read_tool_text("<tool_call>" + "[" * size, 12)
     yield "tags", lambda: read_tool_text("<tool_call " * (size // 11), 12)
+    yield "half tags", lambda: read_tool_text("<tool_call" * (size // 10), size * 4)
+    quoted = 'x <tool_call>{"name": "bash"}</tool_call>\n'
+    yield "quotations", lambda: read_tool_text(quoted * (size // 40), size * 4)
+    yield "backticks", lambda: read_tool_text("`" * size + "\n" + "```\n" * (size // 4), 12)
+    yield "smaller signs", lambda: read_tool_text("<tool_call>{" + "<" * size, size * 4)
+    yield "blanks behind a call", lambda: read_tool_text(quoted[2:-1] + " " * size, 12)
+    then_blanks = delta_line(quoted + " \n" * (size // 2))
+    yield "blanks behind a quotation", lambda: read_agent(then_blanks, 4096)
+    yield "blanks on stderr", lambda: read_failure(" " * size)
+    yield "newlines on stderr", lambda: read_failure("\n" * size)
+    yield "files that were renamed", lambda: read_failure("enoent cli-config.jso" * (size // 21))
+    yield "terminal's signs", lambda: read_failure("\x1b[0\x1b]" * (size // 5))
+    fenced = "```json\n{}" + " " * size
+    yield "blanks in a code block", lambda: read_json_answer(f"{fenced}x\n```")
     yield "comments", lambda: read_configuration("/* " * (size // 3))
     yield "quotes", lambda: read_configuration('\\"' * (size // 2))
     yield "commas", lambda: read_configuration("[" + ", " * (size // 2))

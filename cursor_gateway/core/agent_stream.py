@@ -42,6 +42,8 @@ _ABSURD = 2**52
 # More than one read brings: it holds a line that took several of them, and no delta is as long.
 _LONG_BLOCK = 1024 * 1024
 _NOISE_LINES = 50
+# How often a `result` that may be whole is parsed, from its beginning, before its newline comes.
+_MOST_TRIES = 20
 # An agent of the agent's takes steps that nobody sees, and its tokens count.
 _STEPS_OF_AGENTS = 1000
 _NOISE_LINE_BYTES = 2000
@@ -77,6 +79,7 @@ class AgentStream:
         # The arguments of calls that have not come back; a refused one comes back without them.
         self._open_calls: dict[str, dict[str, Any]] = {}
         self._workspace = ""
+        self._tries_left = _MOST_TRIES
         self.session_id = ""
         # The CLI's own word that the run failed. Set at most once, after the events before it.
         self.failure: GatewayError | None = None
@@ -107,7 +110,8 @@ class AgentStream:
         if lines := self._lines.feed(data):
             self._take(lines, events)
         begins, ends = self._lines.unfinished
-        if begins.startswith(_RESULT) and ends.endswith(b"}"):
+        if begins.startswith(_RESULT) and ends.endswith(b"}") and self._tries_left:
+            self._tries_left -= 1
             self._unfinished_result(events)
         self._let_go(events)
         return events

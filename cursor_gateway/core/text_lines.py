@@ -35,6 +35,8 @@ class TextLines:
         self._line, self._is_prose = "", False
 
     def feed(self, text: str) -> None:
+        if self._is_prose and "\n" not in text:
+            return
         first, newline, rest = text.partition("\n")
         self._grow(first)
         if not newline:

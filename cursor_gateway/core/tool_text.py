@@ -152,6 +152,10 @@ class ToolTextParser:
 
     def feed(self, text: str) -> list[Piece]:
         pieces: list[Piece] = []
+        if self._state is _State.TEXT and not self._held and "<" not in text:
+            # Nearly all deltas: no tag begins in them.
+            self._say(text, pieces)
+            return pieces
         for at in range(0, len(text), _MAX_PIECE):
             rest = self._held + text[at : at + _MAX_PIECE]
             self._held = ""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from unittest.mock import patch
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -447,3 +448,13 @@ def test_of_a_call_that_is_nested_too_deeply_nothing_is_known(depth: int) -> Non
     (done,) = stream.feed(call % (b"completed", b'{"result":%b}' % deep))
     assert isinstance(done, AgentCallDone) and (done.tool, done.result) == ("unknown", {})
     assert not stream.tool_is_running
+
+
+def test_a_result_that_looks_finished_all_the_time_is_not_parsed_all_the_time() -> None:
+    stream = AgentStream(partial=True)
+    stream.feed(b'{"type":"result","is_error":false,"result":"')
+    with patch.object(orjson, "loads", wraps=orjson.loads) as loads:
+        for _ in range(1000):
+            stream.feed(b"}")
+        assert loads.call_count <= 20
+    assert text(stream.feed(b'"}\n')) == "}" * 1000 and stream.finished
