@@ -23,6 +23,7 @@ import hypothesis
 import orjson
 from hypothesis import strategies as st
 
+from benchmarks.fuzz_schemas import read_schema, schemas_and_documents
 from cursor_gateway.agents.run import Order
 from cursor_gateway.body import parse_body
 from cursor_gateway.core import mcp_config
@@ -327,6 +328,7 @@ TARGETS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], None]]] = {
     "agent": (lines_of_agents, read_agent),
     "tool text": (texts_of_models, read_tool_text),
     "configuration": (texts_of_files, read_configuration),
+    "schemas": (schemas_and_documents, read_schema),
 }
 BYTES: dict[str, Callable[[bytes], None]] = {
     "requests": read_request_bytes,

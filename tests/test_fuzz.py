@@ -6,7 +6,8 @@ from functools import cache
 
 import pytest
 
-from benchmarks import fuzz
+from benchmarks import fuzz, fuzz_schemas
+from cursor_gateway.core.json_schema.checks import CHECKS
 from cursor_gateway.dialects import DIALECTS, Dialect, completions
 from cursor_gateway.errors import InvalidRequest
 
@@ -28,6 +29,23 @@ def test_what_is_large_in_one_way_takes_linear_time() -> None:
         if times[1] > 0.05 and times[1] > 9 * times[0]
     }
     assert slow == {}
+
+
+@pytest.mark.parametrize("reference", fuzz_schemas.REFERENCES)
+@pytest.mark.parametrize("keyword", fuzz_schemas.DOUBLING_KEYWORDS)
+def test_a_schema_that_doubles_at_every_level_takes_only_so_many_steps(
+    keyword: str, reference: str
+) -> None:
+    schema = fuzz_schemas.doubling(keyword, reference)
+    for document in ({"a": 1, "b": [1]}, [1], fuzz_schemas.nested()):
+        fuzz_schemas.hold_against(schema, document)
+
+
+@pytest.mark.parametrize("keyword", CHECKS)
+def test_a_keyword_that_holds_much_costs_its_steps_for_every_value(keyword: str) -> None:
+    for schema in fuzz_schemas.wide(keyword):
+        for value in fuzz_schemas.WIDE_VALUES:
+            fuzz_schemas.hold_against(schema, [value] * fuzz_schemas.MANY)
 
 
 @cache

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cursor_gateway.core.json_schema import MAX_DEPTH, MAX_NODES, NotJudged, nodes_within
 from cursor_gateway.core.json_text import to_json
 
 # Parts of one result. `mcp` takes its time for each.
@@ -58,7 +59,7 @@ def usable(listed: Sequence[RemoteTool], has_more: bool = False) -> ToolList:
     room = MAX_TOOLS_BYTES
     for tool in listed[:MAX_TOOLS]:
         size = _size(tool)
-        if size > min(room, MAX_TOOL_BYTES):
+        if size > min(room, MAX_TOOL_BYTES) or not _can_be_read(tool):
             large.append(tool.name)
         else:
             room -= size
@@ -70,6 +71,15 @@ def _size(tool: RemoteTool) -> int:
     return sum(len(text.encode()) for text in (tool.name, tool.description, to_json(tool.schema)))
 
 
+def _can_be_read(tool: RemoteTool) -> bool:
+    """A schema of a client's is refused for the same reasons."""
+    try:
+        nodes_within(tool.schema)
+    except NotJudged:
+        return False
+    return True
+
+
 def _complaints(
     large: Sequence[str], listed: Sequence[RemoteTool], has_more: bool
 ) -> Iterable[str]:
@@ -77,8 +87,9 @@ def _complaints(
         named = ", ".join(repr(name[:_NAME_CHARS]) for name in large[:_NAMED])
         more = f" and {len(large) - _NAMED} others" if len(large) > _NAMED else ""
         yield (
-            f"too large: {named}{more} (a tool may have {MAX_TOOL_BYTES // 1024} kB, "
-            f"those of a server {MAX_TOOLS_BYTES // 1024 // 1024} MB)"
+            f"too large: {named}{more} (a tool may have {MAX_TOOL_BYTES // 1024} kB and a schema of "
+            f"{MAX_NODES:,} values, {MAX_DEPTH} deep; those of a server "
+            f"{MAX_TOOLS_BYTES // 1024 // 1024} MB)"
         )
     if has_more or len(listed) > MAX_TOOLS:
         yield f"all after the first {min(len(listed), MAX_TOOLS):,}"

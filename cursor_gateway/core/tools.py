@@ -15,15 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import orjson
 
-from cursor_gateway.core.conversation import JsonOutput, ToolSpec
-from cursor_gateway.core.structured import first_violation
-
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
+from cursor_gateway.core import json_schema
+from cursor_gateway.core.conversation import ToolSpec
 
 # Parameters that may only say what a call is for: filling them changes nothing that is done.
 DESCRIPTIVE = frozenset({"i", "intent", "summary", "description", "title", "explanation", "reason"})
@@ -120,10 +118,11 @@ def fit(
     when it shall. `exactly` is for clients that cannot complain, and for words that are ours."""
     properties = tool.schema.get("properties")
     known = properties if isinstance(properties, dict) else {}
+    judge = _Judge(tool.schema)
     fitted = {
         name: _repaired(value, known.get(name))
         for name, value in arguments.items()
-        if not _is_left_out(name, value, tool.schema, known)
+        if not _is_left_out(name, value, tool.schema, judge)
     }
     if tool.schema.get("additionalProperties") is False:
         for name in DESCRIPTIVE & (fitted.keys() - known.keys()):
@@ -131,10 +130,50 @@ def fit(
             del fitted[name]
     for name in _required(tool.schema):
         if not isinstance(fitted.get(name), str) and _only_describes(name, known):
-            fitted[name] = _describing(tool.name, known[name], description)
+            # A sentence of our own where there is none, or the schema wants one of another form.
+            is_usable = description and not judge.problem_with_parameter(name, description)
+            fitted[name] = description if is_usable else f"Call the {tool.name} tool"
     if exactly or could_destroy(tool):
-        return fitted, _violation(fitted, tool.schema, _that_counts(known, exactly=exactly))
+        return fitted, judge.problem_with(fitted, _that_counts(known, exactly=exactly))
     return fitted, ""
+
+
+class _Judge:
+    """Holds one call against its tool's schema, with so many steps for all that there is to look
+    at. What cannot be judged has no problem: clients send schemas that are none, or none that can
+    be checked, and will judge by them."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._given = schema
+        self._steps = json_schema.Steps()
+
+    @cached_property
+    def _schema(self) -> json_schema.Schema | None:
+        try:
+            return json_schema.read(self._given)
+        except json_schema.NotJudged:
+            return None
+
+    def problem_with(
+        self, arguments: Mapping[str, Any], counts: Callable[[json_schema.Violation], bool]
+    ) -> str:
+        return self._problem(arguments, (), counts)
+
+    def problem_with_parameter(self, name: str, value: Any) -> str:
+        return self._problem(value, ("properties", name), lambda _: True)
+
+    def _problem(
+        self, value: Any, below: tuple[str, ...], counts: Callable[[json_schema.Violation], bool]
+    ) -> str:
+        if self._schema is None:
+            return ""
+        try:
+            violation = json_schema.first_violation(
+                value, self._schema, self._steps, below=below, counts=counts
+            )
+        except json_schema.NotJudged:
+            return ""
+        return json_schema.sentence(violation) if violation else ""
 
 
 def could_destroy(tool: ToolSpec) -> bool:
@@ -147,14 +186,14 @@ def could_destroy(tool: ToolSpec) -> bool:
 
 def _that_counts(
     properties: Mapping[str, Any], *, exactly: bool
-) -> Callable[[ValidationError], bool]:
+) -> Callable[[json_schema.Violation], bool]:
     """Nothing is done with what describes a call, so nothing is wrong with it."""
 
-    def counts(violation: ValidationError) -> bool:
-        path = violation.absolute_path
+    def counts(violation: json_schema.Violation) -> bool:
+        path = json_schema.keys_of(violation.path)
         if path and _only_describes(str(path[0]), properties):
             return False
-        return exactly or violation.validator not in _LIMITS
+        return exactly or violation.keyword not in _LIMITS
 
     return counts
 
@@ -168,32 +207,13 @@ def _only_describes(name: str, properties: Mapping[str, Any]) -> bool:
     return bool(_DESCRIBES_THE_CALL.search(str(schema.get("description", ""))))
 
 
-def _describing(name: str, schema: Mapping[str, Any], description: str) -> str:
-    """The description, or a sentence of our own where the schema wants one of another form."""
-    plain = f"Call the {name} tool"
-    return description if description and not _violation(description, schema) else plain
-
-
-def _violation(
-    value: Any,
-    schema: Mapping[str, Any],
-    counts: Callable[[ValidationError], bool] = lambda _: True,
-) -> str:
-    """Clients send schemas that are none, or none that can be checked; they will judge by them."""
-    try:
-        problem = first_violation(value, JsonOutput(schema), counts)
-    except Exception:
-        return ""
-    return "" if problem.startswith("its schema ") else problem
-
-
-def _is_left_out(
-    name: str, value: Any, schema: Mapping[str, Any], properties: Mapping[str, Any]
-) -> bool:
+def _is_left_out(name: str, value: Any, schema: Mapping[str, Any], judge: _Judge) -> bool:
     """`null` for a parameter that may be left out and knows no null: the model means "left out"."""
     if value is not None or name in _required(schema):
         return False
-    return isinstance(properties.get(name), dict) and bool(_violation(None, properties[name]))
+    properties = schema.get("properties")
+    is_known = isinstance(properties, dict) and isinstance(properties.get(name), dict)
+    return is_known and bool(judge.problem_with_parameter(name, None))
 
 
 def _required(schema: Mapping[str, Any]) -> list[str]:

@@ -27,6 +27,7 @@ from cursor_gateway.core.events import (
 )
 from cursor_gateway.core.structured import check_schema
 from cursor_gateway.dialects.content import (
+    expect_tools,
     parse_allowed_tools,
     parse_call,
     parse_content,
@@ -283,9 +284,8 @@ def _tool_calls(message: Mapping[str, Any], where: str) -> Iterable[Part]:
 
 
 def _tools(body: Mapping[str, Any]) -> tuple[ToolSpec, ...]:
-    listed = expect_list(body.get("tools") or [], "tools")
-    functions = expect_list(body.get("functions") or [], "functions")
-    return parse_tools([*listed, *({"function": function} for function in functions)])
+    functions = ({"function": function} for function in expect_tools(body, "functions"))
+    return parse_tools([*expect_tools(body), *functions])
 
 
 def _tool_choice(body: Mapping[str, Any], tools: tuple[ToolSpec, ...]) -> ToolChoice:

@@ -16,7 +16,9 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
+from cursor_gateway.core.json_schema import MAX_NODES
 from cursor_gateway.core.json_text import to_json
+from cursor_gateway.core.structured import check_size
 from cursor_gateway.dialects.fields import (
     expect_list,
     expect_object,
@@ -136,6 +138,15 @@ def parse_tools(listed: list[Any]) -> tuple[ToolSpec, ...]:
     provider's own search, say) are left out; the client does not expect to execute them."""
     specs = (_tool(tool) for tool in not_too_many(listed) if isinstance(tool, dict))
     return tuple({spec.name: spec for spec in specs if spec is not None}.values())
+
+
+def expect_tools(body: Mapping[str, Any], name: str = "tools") -> list[Any]:
+    """The listed tools, none of them read yet: only so many, and only so large."""
+    listed = not_too_many(expect_list(body.get(name) or [], name))
+    left = MAX_NODES
+    for at, tool in enumerate(listed):
+        left -= check_size(tool, f"{name}[{at}]", left)
+    return listed
 
 
 def not_too_many(tools: list[T]) -> list[T]:

@@ -28,9 +28,14 @@ from cursor_gateway.core.events import (
 from cursor_gateway.core.models import Model
 from cursor_gateway.core.prompt import render
 from cursor_gateway.core.structured import check_schema
-from cursor_gateway.dialects.content import parse_content, parse_messages, parse_model, parse_tools
+from cursor_gateway.dialects.content import (
+    expect_tools,
+    parse_content,
+    parse_messages,
+    parse_model,
+    parse_tools,
+)
 from cursor_gateway.dialects.fields import (
-    expect_list,
     expect_object,
     optional_bool,
     optional_count,
@@ -77,7 +82,7 @@ def parse(body: Mapping[str, Any]) -> MessagesExchange:
         # The next request would bring only its new messages. The SDK then sends the whole history.
         raise UnsupportedParameter("No threads are kept: send the whole history.", param="thread")
     turns = parse_messages(body, _turn)
-    tools = parse_tools(expect_list(body.get("tools") or [], "tools"))
+    tools = parse_tools(expect_tools(body))
     choice = expect_object(body.get("tool_choice") or {}, "tool_choice")
     return MessagesExchange(
         conversation=Conversation(

@@ -16,9 +16,8 @@ import orjson
 from cursor_gateway.core.conversation import Conversation, JsonOutput, Message, ToolCall
 from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.structured import check_schema
-from cursor_gateway.dialects.content import parse_model
+from cursor_gateway.dialects.content import expect_tools, parse_model
 from cursor_gateway.dialects.fields import (
-    expect_list,
     expect_object,
     expect_string,
     optional_bool,
@@ -61,7 +60,7 @@ def parse(body: Mapping[str, Any], kept: Kept = NOTHING_KEPT) -> ResponsesExchan
         for at, item in enumerate(input_items(body.get("input")))
     ]
     asked = _asked(given)
-    tools, origins = parse_response_tools(expect_list(body.get("tools") or [], "tools"))
+    tools, origins = parse_response_tools(expect_tools(body))
     return ResponsesExchange(
         conversation=Conversation(
             model=parse_model(body),

@@ -130,6 +130,11 @@ def listed(params: dict[str, Any]) -> dict[str, Any]:
             "tools": [tool(f"tool_{n}") for n in range(at, at + 50)],
             "nextCursor": str(at + 50),
         }
+    if VICE == "schemas":
+        odd = [tool("huge"), tool("endless")]
+        odd[0]["inputSchema"]["enum"] = [0] * 60_000
+        odd[1]["inputSchema"]["$ref"] = "#"
+        return {"tools": [*TOOLS, *odd, *(tool(f"grown_{n}") for n in range(grown))]}
     if VICE == "toolless":
         raise LookupError
     if VICE == "collide":

@@ -61,6 +61,21 @@ async def test_a_server_that_never_gets_ready_holds_nobody_up(mcp: Mcp, bridged:
         assert await said(client, "mcp__good__echo", text="hello") == "hello"
 
 
+async def test_a_tool_with_a_huge_schema_is_left_out_and_named_once(
+    mcp: Mcp, bridged: Bridged, caplog: pytest.LogCaptureFixture
+) -> None:
+    mcp.add("odd", "schemas")
+    async with bridged() as client:
+        assert await said(client, "mcp__odd__endless") == "schemas endless"
+        assert (await call(client, "mcp__odd__huge"))[0] == 404
+        await said(client, "mcp__odd__grow")
+        await until(client, lambda health: health["mcp"]["tools"] == 16)
+    assert [message for message in caplog.messages if "left out" in message] == [
+        "MCP server odd: tools are left out: too large: 'huge' (a tool may have 256 kB and a schema "
+        "of 50,000 values, 200 deep; those of a server 8 MB)"
+    ]
+
+
 async def test_a_call_that_takes_too_long_is_cancelled(mcp: Mcp, bridged: Bridged) -> None:
     mcp.add("slow", timeout=300)
     async with bridged() as client:

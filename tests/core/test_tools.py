@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.fuzz_schemas import doubling
 from cursor_gateway.core.conversation import ToolSpec
 from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.native_tools import TABLE, translate
@@ -359,11 +360,29 @@ def test_only_what_describes_a_call_is_filled_in_and_only_where_it_is_required()
         {"type": [[1]]},
         {"pattern": "("},
         {"$ref": "#/no"},
+        {"$schema": ["no"], "$id": 5},
+        {"enum": [0] * 100_000},
     ],
 )
 def test_a_schema_that_is_none_is_the_clients_business(schema: dict[str, Any]) -> None:
     for name in ("t", "write"):
         assert fit(ToolSpec(name, "", schema), {"a": 1}) == ({"a": 1}, "")
+
+
+def test_null_for_many_parameters_takes_only_so_many_steps() -> None:
+    """All that is looked at for one call shares its steps; a parameter that cannot be judged in
+    them is passed on as it is."""
+    endless = doubling("allOf", "$dynamicRef")
+    names = [f"p{number}" for number in range(1000)]
+    parameters = {name: {"$dynamicRef": endless["$dynamicRef"]} for name in names}
+    spec = ToolSpec("write", "", {"properties": parameters, "$defs": endless["$defs"]})
+    given = dict.fromkeys(names)
+    assert fit(spec, given) == (given, "")
+
+
+def test_null_for_a_parameter_that_is_defined_elsewhere_is_left_out() -> None:
+    schema = {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"type": "string"}}}
+    assert fit(ToolSpec("t", "", schema), {"a": None}) == ({}, "")
 
 
 def test_a_schema_is_made_plain_without_losing_its_meaning() -> None:
