@@ -19,7 +19,7 @@ from cursor_gateway.core.json_schema import NotJudged, Steps, first_violation, r
 from cursor_gateway.core.json_schema.patterns import occurs
 from cursor_gateway.core.json_schema.shapes import SHAPES
 
-STEPS = 2_000
+STEPS = 1_000
 LINES_AT_LEAST = 1_000
 LINES_PER_STEP = 25
 LINES_PER_VALUE = 40
@@ -222,7 +222,7 @@ DOUBLING_KEYWORDS = tuple(_TWICE)
 
 # Keywords that hold much, tried for each of many values.
 
-MANY = 400
+MANY = 200
 _WIDE_BY_WORDS: dict[str, Any] = {
     "a schema": {"enum": ["x"] * MANY},
     "a list of schemas": [True] * MANY,
@@ -242,24 +242,16 @@ _WIDE_BY_NAME: dict[str, Any] = {
     "patternProperties": {f"(?=a{at})": True for at in range(MANY)},
     "dependentSchemas": {"a": {"required": ["a"] * MANY}},
 }
-WIDE_VALUES: tuple[Any, ...] = (None, 1, "a", {}, {"a": 1}, [], [1] * 20, {"a": {"b": [1] * 20}})
+WIDE_VALUES: tuple[Any, ...] = (1, "a", {}, {"a": 1}, [1] * 20)
 
 
 def wide(keyword: str) -> list[dict[str, Any]]:
     """Schemas with much in `keyword`, alone and where others look at what it has evaluated. That a
     value does not fit is no end, so all values are tried."""
     value = _WIDE_BY_NAME.get(keyword, _WIDE_BY_WORDS.get(SHAPES[keyword].words, 1))
-    besides: tuple[dict[str, Any], ...] = (
-        {},
-        {"unevaluatedProperties": {}},
-        {"unevaluatedItems": {}},
-        CLOSED,
-        {"if": {}},
-    )
+    unevaluated: dict[str, Any] = {"unevaluatedProperties": {}, "unevaluatedItems": {}}
+    besides: tuple[dict[str, Any], ...] = ({}, unevaluated, {"additionalProperties": False})
     return [
         {"items": {"anyOf": [other | {keyword: value}, True]}, "$defs": {"a": {}}}
         for other in besides
     ]
-
-
-CLOSED = {"additionalProperties": False}

@@ -53,6 +53,7 @@ READS = {
     "core.habits._INVOICE": "the client, match",
     "core.habits._RETOLD_CALL": "the client",
     "core.history._SESSION": "the client",
+    "core.json_schema.patterns._JAVASCRIPT_ESCAPE": "the client",
     "core.loop_guard._ERROR": "tools, match",
     "core.loop_guard._EXIT_CODE": "tools",
     "core.loop_guard._EXIT_LINE": "tools",
