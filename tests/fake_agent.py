@@ -51,7 +51,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from cursor_gateway.agents import demo
-from tests import fake_permissions, fake_traces
+from tests import fake_permissions, fake_traces, fake_trees
 
 if TYPE_CHECKING:
     from tests.fake_mcp import McpClient
@@ -700,6 +700,11 @@ class Run:
             [sys.executable, "-c", f"{marker}; signal.pause()"], start_new_session=True, env={}
         )
         (HOME / "stranger").write_text(str(child.pid))
+
+    def do_tree(self, argument: str) -> None:
+        """Processes in numbers: `deep 1500`, or another kind of fake_trees.py."""
+        kind, _, size = argument.partition(" ")
+        fake_trees.grow(kind, size)
 
     def do_background_shell(self, command: str) -> None:
         """A shell that the agent leaves running, in a process group of its own."""

@@ -10,7 +10,7 @@ has exited, what is in the pipe is read and then it is the end. (`asyncio`'s own
 the pipe too.)
 
 Stopping: where the agent has said its last word it gets a moment to leave by itself. Then SIGTERM
-to the whole tree, a grace, SIGKILL to the whole tree, and the sweep looks until nobody is left.
+to the whole tree, a grace, SIGKILL to the whole tree, until nobody is left (family.py).
 Meanwhile its output is read and thrown away, because a process blocked on a full pipe cannot exit.
 """
 
@@ -21,7 +21,6 @@ import contextlib
 import logging
 import math
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,6 +29,7 @@ from functools import partial
 from pathlib import Path
 
 from cursor_gateway.agents import process_tree
+from cursor_gateway.agents.family import Family
 from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
 from cursor_gateway.background import in_background
@@ -42,8 +42,6 @@ READ_BYTES = 64 * 1024
 STDERR_TAIL_BYTES = 64 * 1024
 # The promise is two seconds from the client's leaving to the last process's end.
 TERM_GRACE = 1.0
-SWEEP_INTERVAL = 0.02
-SWEEPS = 40
 
 
 # Encoded once, and not for each process that is started.
@@ -94,9 +92,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._readiness = readiness
         self._on_exit = on_exit
-        # In its environment, and so in that of all its descendants.
         self.mark = mark
-        self._siblings = siblings
         self._stderr = bytearray()
         self._hear = hear
         self._feeding: asyncio.Task[None] | None = None
@@ -110,6 +106,7 @@ class Child:
         self._exited: asyncio.Future[int] = self._loop.create_future()
         self._stdin_fd = self._stdout_fd = self._stderr_fd = self._pidfd = -1
         self._start(command)
+        self.family = Family(self.pid, mark, siblings, self._exited)
         try:
             self._watch_exit()
         except OSError:  # no descriptor is left for it
@@ -145,6 +142,7 @@ class Child:
                 start_new_session=_HAS_TERMINAL,
                 process_group=None if _HAS_TERMINAL else 0,
             )
+            process_tree.put_number(self.pid, self.mark)
         except BaseException:
             self._abandon()
             raise
@@ -238,7 +236,9 @@ class Child:
             await asyncio.wait({self._feeding})
         self._close_stdin()
         self._look_for_exit()
-        await self._sweep(set() if self._exited.done() else await self._see_off(patience, grace))
+        left = [] if self._exited.done() else await self._see_off(patience, grace)
+        if left or not self._exited.done() or not self.left_nobody:
+            await self.family.sweep(left)
         self._close()
 
     def is_over(self) -> bool:
@@ -251,20 +251,17 @@ class Child:
         self._close()
         return True
 
-    def family(self) -> set[Process]:
-        """The living processes of its tree, itself among them."""
-        return process_tree.members(self.pid, self.mark, self._siblings)
-
-    async def _see_off(self, patience: float, grace: float) -> set[Process]:
+    async def _see_off(self, patience: float, grace: float) -> list[Process]:
         """Wait for its exit, with less and less patience; whom it may have left behind."""
         if self._stdout_fd >= 0:
             self._listen(self._stdout_fd, self._discard_stdout)
         # Now, since those without the mark can be found below it for only as long as it lives.
-        family = process_tree.tree(self.pid)
+        family = await self.family.below()
         if not await self._exits_within(patience):
-            family |= self.family()
-            process_tree.signal_all(family, signal.SIGTERM)
+            family = await self.family.terminate(family)
             await self._exits_within(grace)
+        if self._exited.done():
+            family = [process for process in family if process.pid != self.pid]
         return family
 
     async def _feed(self, rest: memoryview) -> None:
@@ -289,23 +286,6 @@ class Child:
         if self._stdin_fd >= 0:
             os.close(self._stdin_fd)
             self._stdin_fd = -1
-
-    async def _sweep(self, family: set[Process]) -> None:
-        """Until none of `family` is left, nor of those who were born meanwhile."""
-        if self._exited.done():
-            family = {process for process in family if process.pid != self.pid}
-            if self.left_nobody and not family:
-                return
-        for _ in range(SWEEPS):
-            family = process_tree.still_alive(family) | self.family()
-            if not family and self._exited.done():
-                return
-            process_tree.signal_all(family, signal.SIGKILL)
-            await self._exits_within(SWEEP_INTERVAL)
-            process_tree.reap(process for process in family if process.pid != self.pid)
-            if self._exited.done():
-                await asyncio.sleep(SWEEP_INTERVAL)
-        log.warning("agent %d left processes that SIGKILL does not end", self.pid)
 
     async def _exits_within(self, seconds: float) -> bool:
         if not self._exited.done() and seconds > 0:

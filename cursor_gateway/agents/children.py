@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from cursor_gateway.agents import process_tree, resources
-from cursor_gateway.agents.child import SWEEP_INTERVAL, SWEEPS, Child, Command
+from cursor_gateway.agents.child import Child, Command
+from cursor_gateway.agents.family import SWEEP_INTERVAL, SWEEPS
+from cursor_gateway.agents.guardian import Guardian
 from cursor_gateway.agents.process_tree import Process
 from cursor_gateway.agents.readiness import Readiness
 from cursor_gateway.agents.transcripts import ROOT_PREFIX, Transcripts
 from cursor_gateway.background import in_background
 from cursor_gateway.errors import AgentFailed, OutOfResources
 from cursor_gateway.scratch import Scratch
+
+log = logging.getLogger(__name__)
 
 
 class Children:
@@ -43,15 +46,8 @@ class Children:
         self.transcripts = transcripts
         transcripts.begin(self.scratch)
         process_tree.adopt_orphans()
-        guard = [sys.executable, "-I", "-S", process_tree.__file__]
-        self._guardian = subprocess.Popen(
-            [*guard, f"{self._id}.", str(self.scratch), *transcripts.program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            pass_fds=transcripts.lock,
-        )
-        self._pids.add(self._guardian.pid)
+        words = [f"{self._id}.", str(self.scratch), *transcripts.program]
+        self._guardian = Guardian(words, transcripts.lock, self._readiness, self._pids)
         # How many descriptors programs may have here, where the gateway has taken more.
         self._their_limit = resources.raise_limit() if owns_process else None
 
@@ -104,14 +100,17 @@ class Children:
             task.cancel()
         await asyncio.gather(*self._endings, return_exceptions=True)
         everyone = self._alive | self._residents
-        await asyncio.gather(*(child.stop(grace=grace) for child in everyone))
-        self._alive.clear()
-        self._residents.clear()
-        self._pids = {self._guardian.pid}
+        stops = (child.stop(grace=grace) for child in everyone)
+        for child, error in zip(
+            everyone, await asyncio.gather(*stops, return_exceptions=True), strict=True
+        ):
+            if error is not None:
+                log.error("agent %d could not be stopped", child.pid, exc_info=error)
+            self._forget(child)
         await self._end_orphans()
         self.root.remove()
         await asyncio.to_thread(self.transcripts.close)
-        await asyncio.to_thread(self._dismiss_guardian)
+        await self._guardian.dismiss()
         self._readiness.close()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -139,28 +138,26 @@ class Children:
         for _ in range(SWEEPS):
             self._find_orphans()
             ownerless = {o for o, owners in self._orphans.items() if not owners & self._alive}
-            process_tree.signal_all(ownerless, signal.SIGKILL)
-            process_tree.reap(self._orphans)
+            process_tree.signal_all((orphan.pid for orphan in ownerless), signal.SIGKILL)
             if not ownerless:
                 break
             await asyncio.sleep(SWEEP_INTERVAL)
 
     def _look_after(self, child: Child) -> None:
         """What it leaves behind is ours from this moment."""
-        self._find_orphans()
-        child.left_nobody = self._owns_process and process_tree.ADOPTS and not self._orphans
+        looked = self._find_orphans()
+        child.left_nobody = looked and not self._orphans
 
-    def _find_orphans(self) -> None:
-        """Note who is new among them, and tell the guardian: once we are gone, nothing shows that
-        they were ours."""
-        found = process_tree.strangers(self._pids) if self._owns_process else set()
-        if found:
-            for resident in self._residents:
-                found -= resident.family()
-            process_tree.tell_guardian(self._guardian, found - self._orphans.keys())
+    def _find_orphans(self) -> bool:
+        """Note who is new among them; whether all could be found."""
+        if not self._owns_process or not process_tree.ADOPTS:
+            return False
+        try:
+            found = process_tree.strangers(self._pids)
+            if found:
+                for resident in self._residents:
+                    found -= set(resident.family.living())
+        except OSError:  # too many open files; the next look may find them
+            return False
         self._orphans = {orphan: self._orphans.get(orphan, set(self._alive)) for orphan in found}
-
-    def _dismiss_guardian(self) -> None:
-        assert self._guardian.stdin is not None
-        self._guardian.stdin.close()
-        self._guardian.wait()
+        return True

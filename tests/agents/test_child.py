@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from cursor_gateway.agents import process_tree
+from cursor_gateway.agents import guardian, process_tree
 from cursor_gateway.agents.child import Child, Command
 from cursor_gateway.agents.children import Children
 from cursor_gateway.agents.transcripts import Transcripts
 from cursor_gateway.errors import AgentFailed
-from tests.conftest import eventually
+from tests import fake_trees
+from tests.conftest import command_line, eventually
 
 NO_TRANSCRIPTS = Transcripts({}, Path("/nonexistent"), keep=True)
 
@@ -100,7 +104,7 @@ async def test_the_end_comes_with_the_process_though_a_grandchild_holds_the_pipe
     )
     assert await read_all(child) == b"done\n"
     await child.stop()
-    assert process_tree.members(child.pid, child.mark) == set()
+    assert list(process_tree.members(child.pid, child.mark)) == []
 
 
 async def test_a_process_blocked_on_its_full_pipe_can_be_stopped(children: Children) -> None:
@@ -143,6 +147,72 @@ async def test_a_whole_family_in_sessions_of_their_own_is_ended(children: Childr
     await eventually(lambda: len(process_tree.marked(child.mark)) == 3)
     await child.stop()
     assert process_tree.marked(child.mark) == []
+
+
+@pytest.mark.parametrize("kind", ["wide 300", "stubborn 30", "fleeing 10"])
+async def test_a_tree_of_any_shape_is_ended_whole(
+    children: Children, kind: str, tmp_path: Path
+) -> None:
+    name, size = kind.split()
+    argv = fake_trees.command(name, size, tmp_path)
+    env = {**os.environb, b"FAKE_AGENT_DIR": os.fsencode(tmp_path)}
+    child = children.spawn(Command(argv, env, children.scratch))
+    await eventually((tmp_path / "grown").exists)
+    await child.stop()
+    # Who is on the run may be missed by one look.
+    assert [process_tree.marked(child.mark) for _ in range(3)] == [[], [], []]
+
+
+async def test_a_group_is_ended_though_nothing_can_be_looked_at(children: Children) -> None:
+    child = python(
+        children, "import os, signal; os.fork(); print(os.getpid(), flush=True); signal.pause()"
+    )
+    told = b""
+    while told.count(b"\n") < 2:
+        told += await child.read() or b""
+    family = list(map(int, told.split()))
+    with no_more_descriptors():
+        await child.stop(grace=0.0)
+    await eventually(lambda: not any(map(alive, family)))
+
+
+@contextlib.contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+
+
+async def test_a_guardian_that_dies_at_once_is_replaced_more_and_more_slowly(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guardian, "LONGEST_PAUSE", 0.15)
+    seen: set[int] = set()
+    for _ in range(3):
+        pid = await eventually(lambda: (found := _guardian_of(children)) not in seen and found)
+        seen.add(pid)
+        os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: _guardian_of(children) not in {None, *seen})
+
+
+def _guardian_of(children: Children) -> int | None:
+    scratch = os.fsencode(children.scratch)
+    own = process_tree._children(os.getpid())
+    return next((pid for pid in own if scratch in command_line(pid).split(b"\0")), None)
+
+
+async def test_a_guardian_that_hangs_does_not_hold_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guardian, "DISMISSAL_SECONDS", 0.1)
+    children = Children(NO_TRANSCRIPTS, owns_process=False)
+    pid = await eventually(lambda: _guardian_of(children))
+    os.kill(pid, signal.SIGSTOP)
+    await children.close(0.0)
+    assert not alive(pid)
 
 
 async def test_stopping_twice_and_after_the_end_is_harmless(children: Children) -> None:

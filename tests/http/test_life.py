@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 from cursor_gateway import workspaces
 from cursor_gateway.agents import process_tree
 from cursor_gateway.settings_sources import load
-from tests.conftest import Client, FakeAgent, Start, eventually, frames_of
+from tests.conftest import Client, FakeAgent, Start, command_line, eventually, frames_of
 
 AGENTS = {"obedient": "", "deaf": "[[deaf]]", "grandchild": "[[grandchild]][[deaf]]"}
 MOMENTS = {
@@ -206,13 +206,12 @@ async def test_many_answers_leave_no_descriptor(client: Client, fake: FakeAgent)
 
 @asynccontextmanager
 async def gateway_process(
-    fake: FakeAgent, *flags: str, few_descriptors: bool = False
+    fake: FakeAgent, *flags: str, launcher: Sequence[str] = ()
 ) -> AsyncIterator[tuple[Any, str]]:
     scratch = fake.home / "tmp"
     scratch.mkdir(exist_ok=True)
     process = await asyncio.create_subprocess_exec(
-        *("sh", "-c", 'ulimit -S -n 512 && exec "$@"', "sh") if few_descriptors else (),
-        *(sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags),
+        *(*launcher, sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags),
         env=fake.env | {"TMPDIR": str(scratch), "COLUMNS": "200"},
         stderr=subprocess.PIPE,
     )
@@ -408,6 +407,106 @@ async def test_an_orphan_of_which_a_killed_gateway_never_knew_dies_with_it(
         process.kill()
         await process.wait()
         await eventually(lambda: not _is_alive(fake))
+
+
+# Deeper than Python's stack.
+DEEP = 1050
+
+
+async def test_a_tree_of_any_depth_is_ended_when_the_client_leaves(fake: FakeAgent) -> None:
+    async with gateway_process(fake) as (process, url), aiohttp.ClientSession() as session:
+        async with streaming(url, f"[[tree:deep {DEEP}]][[text:one]][[hang]]") as response:
+            await anext(frames_of(response))
+            await eventually((fake.home / "grown").exists)
+            (agent,) = (run["pid"] for run in fake.runs())
+        while not process_tree._is_dead(agent) or fake.processes():
+            async with session.get(url.removesuffix("/v1") + "/health") as health:
+                assert health.status == 200
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        await eventually(lambda: len(children.read_text().split()) == 1, "only the guardian")
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_tree_of_any_depth_ends_with_the_gateway(
+    fake: FakeAgent, end: signal.Signals
+) -> None:
+    fake.env["CURSOR_GATEWAY_SHUTDOWN_GRACE"] = "0"
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, f"[[tree:deep {DEEP}]][[text:one]][[hang]]") as response,
+    ):
+        await anext(frames_of(response))
+        await eventually((fake.home / "grown").exists)
+        process.send_signal(end)
+        assert await process.wait() == (0 if end is signal.SIGTERM else -end)
+        await eventually(lambda: not list((fake.home / "tmp").iterdir()))
+        assert fake.processes() == []
+
+
+async def test_a_daemon_that_dropped_all_it_was_given_dies_with_a_killed_gateway(
+    fake: FakeAgent,
+) -> None:
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[tree:daemon]][[text:one]][[hang]]") as response,
+    ):
+        await anext(frames_of(response))
+        daemon = await eventually(lambda: _adopted_daemon(fake, process.pid))
+        process.kill()
+        await process.wait()
+        await eventually(lambda: process_tree._is_dead(daemon))
+
+
+async def test_a_daemon_that_dropped_all_it_was_given_dies_with_its_own_request(
+    fake: FakeAgent,
+) -> None:
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[text:one]][[hang]]") as other,
+    ):
+        await anext(frames_of(other))
+        async with streaming(url, "[[tree:daemon]][[text:one]][[hang]]") as response:
+            await anext(frames_of(response))
+            daemon = await eventually(lambda: _adopted_daemon(fake, process.pid))
+        await eventually(lambda: process_tree._is_dead(daemon))
+
+
+def _adopted_daemon(fake: FakeAgent, parent: int) -> int | None:
+    """Its number, once the gateway is its parent."""
+    note = fake.home / "daemon"
+    pid = int(note.read_text()) if note.exists() else 0
+    return pid if pid in process_tree._children(parent) else None
+
+
+async def test_a_guardian_that_dies_is_replaced(fake: FakeAgent) -> None:
+    async with (
+        gateway_process(fake) as (process, url),
+        streaming(url, "[[deaf]][[grandchild]][[text:one]][[hang]]") as response,
+    ):
+        await anext(frames_of(response))
+        first = await eventually(lambda: _guardian_of(process.pid))
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: _guardian_of(process.pid) not in (None, first))
+        process.kill()
+        await process.wait()
+        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not list((fake.home / "tmp").iterdir()))
+
+
+async def test_a_gateway_whose_guardian_is_dead_ends_as_any(fake: FakeAgent) -> None:
+    async with gateway_process(fake) as (process, url):
+        guardian = await eventually(lambda: _guardian_of(process.pid))
+        os.kill(guardian, signal.SIGKILL)
+        async with streaming(url, "[[stranger]][[exit:1]]") as response:
+            await response.read()
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    assert list((fake.home / "tmp").iterdir()) == []
+
+
+def _guardian_of(pid: int) -> int | None:
+    children = process_tree._children(pid)
+    return next((child for child in children if b"process_tree.py" in command_line(child)), None)
 
 
 async def test_an_orphan_that_was_ended_does_not_stay_as_a_zombie(fake: FakeAgent) -> None:

@@ -17,6 +17,7 @@ from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, Dialogue
 from tests.http.test_life import gateway_process
 
+FEW_DESCRIPTORS = ("sh", "-c", 'ulimit -S -n 512 && exec "$@"', "sh")
 TASK = '[[relay:bash {"command": "ls"}]][[text:It holds ]][[say-result]][[then]][[text:replayed]]'
 
 
@@ -100,7 +101,7 @@ class Remote:
 @asynccontextmanager
 async def gateway(fake: FakeAgent, *flags: str) -> AsyncIterator[Remote]:
     async with (
-        gateway_process(fake, *flags, few_descriptors=True) as (process, url),
+        gateway_process(fake, *flags, launcher=FEW_DESCRIPTORS) as (process, url),
         aiohttp.ClientSession() as session,
     ):
         yield Remote(session, url, process.pid)
