@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import uuid
@@ -44,7 +45,15 @@ if TYPE_CHECKING:
 
 
 def main() -> NoReturn:
+    _drop_inherited_signals()
     sys.exit(_run())
+
+
+def _drop_inherited_signals() -> None:
+    """Who started us may ignore the end of children, whose exit codes would be lost, or hold back
+    the signals that are to end us. Both would be inherited, by the agents too."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _run() -> int:

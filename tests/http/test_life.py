@@ -537,3 +537,26 @@ async def test_a_port_in_use_is_told_plainly(fake: FakeAgent) -> None:
     assert second.returncode == 2
     assert b"is in use" in words and b"--port" in words
     assert b"Traceback" not in words
+
+
+CARELESS = """
+import os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+async def test_what_its_parent_did_to_signals_does_not_matter(fake: FakeAgent) -> None:
+    launcher = (sys.executable, "-c", CARELESS)
+    async with (
+        gateway_process(fake, launcher=launcher) as (process, url),
+        aiohttp.ClientSession() as session,
+    ):
+        async with streaming(url, "[[exit:3]]") as response:
+            assert (await response.json())["error"]["code"] == "agent_failed"
+        async with session.get(f"{url}/requests") as journal:
+            (record,) = (await journal.json())["data"]
+        assert [agent["exit"] for agent in record["agents"]] == [3]
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
