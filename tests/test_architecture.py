@@ -125,6 +125,14 @@ def test_no_task_is_started_whose_failure_nobody_would_see() -> None:
     assert starting == {"background"}
 
 
+def test_the_wall_clock_tells_dates_only() -> None:
+    """It may jump; who waits, or lets something expire, asks another."""
+    reading = {path.stem for path in MODULES if "time.time" in path.read_text()}
+    dates = {"cli", "delivery", "journal", "model_routes", "demo"}
+    # It compares with the date of a file.
+    assert reading <= dates | {"doctor_checks"}
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_files_and_functions_stay_readable(path: Path) -> None:
     source = path.read_text()
