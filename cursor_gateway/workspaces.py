@@ -88,9 +88,9 @@ class Workspaces:
         """The real directory for a request that asks for `wanted`, or None for a scratch one."""
         if wanted is None:
             return self._default
-        path = Path(wanted).expanduser().resolve() if "\0" not in wanted else Path()
-        inside = any(path.is_relative_to(root) for root in self._allowed)
-        if not inside or not Path(wanted).is_absolute() or not path.is_dir():
+        path = _existing(wanted)
+        inside = path is not None and any(path.is_relative_to(root) for root in self._allowed)
+        if path is None or not inside or not path.is_dir():
             raise WorkspaceNotAllowed("X-Cursor-Workspace names no directory that is allowed.")
         return path
 
@@ -217,6 +217,14 @@ class _Made:
         file = os.lstat(self._file)
         # The time of the last change, which no program can set, tells of every write.
         return (*_identity(self._folder), file.st_ino, file.st_mode, file.st_size, file.st_ctime_ns)
+
+
+def _existing(wanted: str) -> Path | None:
+    """Where an absolute path leads, if it leads anywhere."""
+    try:
+        return Path(wanted).resolve(strict=True) if Path(wanted).is_absolute() else None
+    except (OSError, RuntimeError, ValueError):  # missing, forbidden, too long; a loop; a null byte
+        return None
 
 
 def _is_removed(scratch: Path) -> bool:

@@ -195,13 +195,16 @@ async def test_a_workspace_is_chosen_only_below_an_allowed_root(
     outside.mkdir()
     (root / "escape").symlink_to(outside)
     (root / "file").write_text("")
+    (root / "loop").symlink_to(root / "loop")
     refused = (
         outside, f"{root}/../outside", f"{root}/escape", f"{root}/missing", f"{root}/file",
-        "root/project", "",
+        "root/project", "", "~", "~/root", "~nosuchuser/x", f"{root}/~nosuchuser", f"{root}/loop",
+        f"{root}/{'n' * 300}", f"{root}/{'long/' * 900}",
     )  # fmt: skip
     async with start() as client:
-        status, error = await client.error("x", headers={"X-Cursor-Workspace": str(root)})
-        assert (status, error["code"]) == (403, "workspace_not_allowed")
+        for path in (root, *refused):
+            status, error = await client.error("x", headers={"X-Cursor-Workspace": str(path)})
+            assert (status, error["code"]) == (403, "workspace_not_allowed"), path
     async with start(workspace_roots=str(root)) as client:
         for path in refused:
             status, _ = await client.error("x", headers={"X-Cursor-Workspace": str(path)})
