@@ -18,6 +18,7 @@
     │   │   └── PreviousResponseNotFound
     │   ├── ToolNotFound          404
     │   ├── MethodNotAllowed      405
+    │   ├── ExpectationFailed     417
     │   ├── WebSocketRefused      426
     │   ├── WebSocketExpected     426
     │   ├── InvalidMessage        400  on a WebSocket
@@ -40,6 +41,7 @@
         ├── RateLimited           429
         ├── TooManyRequests       429
         │   └── TooManyListeners  429  `/v1/events`
+        ├── NoMemory              503
         ├── AgentNotFound         503
         │   └── NoWayToAgent      503  `agent_command`
         ├── ScratchUnusable       503  a disk that is full, or cannot be written to
@@ -190,6 +192,12 @@ class MethodNotAllowed(InvalidRequest):
     code = "method_not_allowed"
 
 
+class ExpectationFailed(InvalidRequest):
+    status = 417
+    code = "expectation_failed"
+    hint = "Leave the header `Expect` out, or send `100-continue`."
+
+
 class WebSocketRefused(InvalidRequest):
     # The one status at which Codex goes on over HTTP at once; after any other it tries again first.
     status = 426
@@ -328,6 +336,11 @@ class TooManyRequests(Unavailable):
 class TooManyListeners(TooManyRequests):
     code = "too_many_listeners"
     hint = "Close some pages of the gateway, or whatever else reads `/v1/events`."
+
+
+class NoMemory(Unavailable):
+    code = "no_memory"
+    hint = "Send it again later, or send fewer large requests at once."
 
 
 class AgentNotFound(Unavailable):

@@ -50,6 +50,8 @@ class Events:
         self._word = asyncio.Event()
 
     async def tell(self, request: web.Request) -> web.StreamResponse:
+        if request.method == "HEAD":
+            return web.Response(headers=SSE_HEADERS)
         if self._listeners >= MOST_LISTENERS:
             raise TooManyListeners(f"{MOST_LISTENERS} others listen already.")
         self._listeners += 1

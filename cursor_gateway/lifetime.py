@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 
+from cursor_gateway.connections import pass_over_accepts
 from cursor_gateway.presence import Presence, announced
 from cursor_gateway.server import Server, serving
 from cursor_gateway.settings import Settings
@@ -23,6 +24,7 @@ async def serve_until_signal(
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; the second ends everything at once. SIGHUP reloads."""
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(pass_over_accepts)
     signals: asyncio.Queue[None] = asyncio.Queue()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, signals.put_nowait, None)

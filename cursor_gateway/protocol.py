@@ -1,11 +1,9 @@
-"""What happens on a connection outside of any handler, which aiohttp decides by itself.
+"""What happens on a connection outside of any handler, and aiohttp would do otherwise.
 
-What is not even HTTP is answered in our own shape: aiohttp would answer in plain text, without a
-request id, and log the offending header with what is in it, be it a key. And whoever takes for ever
-to send headers is shown the door: aiohttp would wait for ever, and each such connection takes a
-descriptor that others lack. So is who takes for ever to read its answer, which may hold an agent
-and its slot. There is no hook for this, so aiohttp's runner, server and protocol are each extended
-by what leads to the next.
+What is not even HTTP gets an error in our own shape: aiohttp's is plain text without a request id.
+An `Expect` would be answered before anybody could look at who asks, so aiohttp gets to see none.
+And whoever takes for ever to read its answer, which may hold an agent and its slot, is shown the
+door.
 """
 
 from __future__ import annotations
@@ -13,59 +11,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
+from cursor_gateway import connections
 from cursor_gateway.delivery import RECORD, json_response
 from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
-HEADERS_SECONDS = 60.0
+# What a client expects before it sends the body.
+EXPECTED = web.RequestKey("expected", str)
 
 
-class Runner(web.AppRunner):
-    def __init__(self, app: web.Application, *, total_timeout: float, **options: Any) -> None:
-        super().__init__(app, **options)
-        self._total_timeout = total_timeout
-
-    async def _make_server(self) -> web.Server:
-        server = await super()._make_server()
-        server.__class__ = _Server
-        assert isinstance(server, _Server)
-        server.total_timeout = self._total_timeout
-        return server
-
-
-class _Server(web.Server):
+class _Connection(connections.Connection):
     # The seconds that one answer may take, its reading included.
     total_timeout: float
-
-    def __call__(self) -> RequestHandler:
-        return _Protocol(self, loop=self._loop, **self._kwargs)
-
-
-class _Protocol(RequestHandler):
-    _deadline: asyncio.TimerHandle | None = None
     # Runs while the client does not take what there is for it.
     _unread: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._expect_headers()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._waiter is not None and not self._waiter.done():
-            self._expect_headers()
-        else:
-            self._expect_nothing()
-
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._expect_nothing()
         self._expect_no_reading()
         super().connection_lost(exc)
 
@@ -79,10 +47,8 @@ class _Protocol(RequestHandler):
 
     def _may_take(self) -> float:
         """What is left of the time for the answer, if one is under way."""
-        assert isinstance(self._manager, _Server)
         record = self._current_request.get(RECORD) if self._current_request else None
-        seconds = self._manager.total_timeout
-        return record.left_of(seconds) if record else seconds
+        return record.left_of(self.total_timeout) if record else self.total_timeout
 
     def _cut_off(self) -> None:
         """Without a word, since nobody would read it. Whoever writes is cancelled by this."""
@@ -96,17 +62,6 @@ class _Protocol(RequestHandler):
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
-
-    def _expect_headers(self) -> None:
-        """In time, which the first byte starts and no further one prolongs."""
-        if self._deadline is None:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(HEADERS_SECONDS, self.force_close)
-
-    def _expect_nothing(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
 
     def handle_error(
         self,
@@ -126,3 +81,33 @@ class _Protocol(RequestHandler):
         response.headers["X-Request-Id"] = request_id
         response.force_close()
         return response
+
+
+class Runner(connections.Runner):
+    def __init__(self, app: web.Application, *, total_timeout: float, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._total_timeout = total_timeout
+
+    def connection(self, server: web.Server, **options: Any) -> _Connection:
+        made = _Connection(server, **options)
+        made.total_timeout = self._total_timeout
+        return made
+
+    async def _make_server(self) -> web.Server:
+        server = await super()._make_server()
+        server.request_factory = _without_expectation(server.request_factory)
+        return server
+
+
+def _without_expectation(make: Callable[..., Any]) -> Callable[..., Any]:
+    def made(message: Any, *others: Any) -> Any:
+        expected = message.headers.get("Expect")
+        if expected is None:
+            return make(message, *others)
+        headers = message.headers.copy()
+        del headers["Expect"]
+        request = make(message._replace(headers=type(message.headers)(headers)), *others)
+        request[EXPECTED] = expected
+        return request
+
+    return made

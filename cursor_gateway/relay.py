@@ -31,9 +31,10 @@ import orjson
 from aiohttp import web
 
 from cursor_gateway.background import in_background
+from cursor_gateway.connections import Runner
 from cursor_gateway.core.conversation import Text, ToolCall, ToolResult, ToolSpec
 from cursor_gateway.core.events import AgentCall, AgentCallDone, Aside, Event, RelayedCall
-from cursor_gateway.core.json_text import to_json
+from cursor_gateway.core.json_text import MAX_DEPTH, is_too_deep, to_json
 from cursor_gateway.core.relayed_calls import RelayedCalls
 from cursor_gateway.core.relayed_tools import LOOK_UPS, SERVER, RelayedTools, to_mcp
 from cursor_gateway.relay_messages import Json, refusal, success, welcome, write
@@ -258,7 +259,7 @@ class Relay:
         self._execute = execute
         self.habits = Habits()
         self._lines: dict[str, Line] = {}
-        self._runner: web.AppRunner | None = None
+        self._runner: Runner | None = None
         self._port = 0
         # Other servers that an agent's configuration names.
         self.beside: Json = {}
@@ -271,11 +272,9 @@ class Relay:
         app = web.Application(client_max_size=_MAX_BODY)
         app.router.add_route("*", "/mcp/{token}", self._respond)
         # A handler is cancelled when the agent hangs up: that is how we know.
-        self._runner = web.AppRunner(
-            app, handler_cancellation=True, access_log=None, shutdown_timeout=0.0
-        )
+        self._runner = Runner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        await self._runner.listen("127.0.0.1", 0)
         self._port = self._runner.addresses[0][1]
 
     async def close(self) -> None:
@@ -318,6 +317,9 @@ class Relay:
             return refusal(None, -32700, "This is not JSON.", status=400)
         if not isinstance(message, dict):
             return refusal(None, -32600, "One message at a time.", status=400)
+        if is_too_deep(message):
+            words = f"The message is nested more than {MAX_DEPTH} levels deep."
+            return refusal(None, -32600, words, status=400)
         return await self._answer(request, line, message)
 
     async def _answer(self, request: web.Request, line: Line, message: Json) -> web.StreamResponse:

@@ -8,11 +8,11 @@ import logging
 import os
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from cursor_gateway import request_ids
 from cursor_gateway.admission import Admission, caller_of, check_content_type
@@ -23,8 +23,10 @@ from cursor_gateway.chat_socket import ChatSockets
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery, json_response
 from cursor_gateway.dialects import DIALECTS, NAMED, Dialect, Exchange, messages, responses
 from cursor_gateway.errors import (
+    ExpectationFailed,
     GatewayError,
     InvalidRequest,
+    NoMemory,
     ShuttingDown,
     ToolCallsNotAllowed,
     ToolNotFound,
@@ -37,7 +39,7 @@ from cursor_gateway.kept_routes import kept_routes
 from cursor_gateway.model_routes import model_routes
 from cursor_gateway.page_routes import FILES, SIGN_IN, page_routes
 from cursor_gateway.presence import holder
-from cursor_gateway.protocol import Runner
+from cursor_gateway.protocol import EXPECTED, Runner
 from cursor_gateway.refusals import error_response, translated
 from cursor_gateway.response_store import ResponseStore
 from cursor_gateway.settings import Settings, SettingsError, is_loopback
@@ -81,7 +83,7 @@ class Server:
             access_log=None,
             shutdown_timeout=_FAREWELL,
         )
-        self._site: web.TCPSite | None = None
+        self._sites: Sequence[web.BaseSite] = ()
         self.port = settings.port
         # Whether the user could not wait: then no agent is given time to leave by itself.
         self.in_a_hurry = False
@@ -94,9 +96,8 @@ class Server:
 
     async def start(self) -> None:
         await self._runner.setup()
-        self._site = web.TCPSite(self._runner, self._settings.host, self._settings.port)
         try:
-            await self._site.start()
+            self._sites = await self._runner.listen(self._settings.host, self._settings.port)
         except OSError as error:
             raise SettingsError(_cannot_listen(self._settings, error)) from error
         self.port = self._runner.addresses[0][1]
@@ -120,8 +121,8 @@ class Server:
         await asyncio.sleep(self._settings.shutdown_delay)
         self._draining = True
         self._sockets.go_away()
-        if self._site is not None:
-            await self._site.stop()
+        for site in self._sites:
+            await site.stop()
         try:
             async with asyncio.timeout(self._settings.shutdown_grace):
                 await self._idle.wait()
@@ -210,6 +211,8 @@ class Server:
         is_file = request.path in FILES and is_loopback(request.remote or "")
         if request.path != "/health" and not is_file:
             self._admission.check_key(request.headers)
+        if expected := request.get(EXPECTED):
+            await _meet_expectation(request, expected)
         return await handler(request)
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
@@ -350,6 +353,16 @@ async def serving(
         await server.close()
         await gateway.close(at_once=server.in_a_hurry)
         await journal.close()
+
+
+async def _meet_expectation(request: web.Request, expected: str) -> None:
+    """Have the body sent by a client that asks first whether it may."""
+    if request.version < HttpVersion11:
+        return
+    if expected.lower() != "100-continue":
+        raise ExpectationFailed("The gateway does not know what the request expects.")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer itself has not begun
 
 
 def _wants(request: web.Request, header: str) -> bool:

@@ -77,6 +77,13 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             (errors.RouteNotFound, errors.MethodNotAllowed),
         ),
         Symptom(
+            "“does not know what the request expects”",
+            "A client, or a proxy before the gateway, sends the header `Expect` with something "
+            "else than `100-continue`. Without it all is well.",
+            "curl -H 'Expect:' http://127.0.0.1:32124/health",
+            (errors.ExpectationFailed,),
+        ),
+        Symptom(
             "“The gateway is shutting down.”",
             "Somebody stopped it while the request came.",
             "cursor-gateway service status",
@@ -216,6 +223,19 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             "All slots and the queue are full: a client has started many requests at once.",
             "cursor-gateway serve --slots 20",
             (errors.TooManyRequests,),
+        ),
+        Symptom(
+            "“Too much is being read and answered at once”, “no memory left”",
+            "Large requests, mostly with images or whole files, are served at the same time, or "
+            "the gateway may use only little memory.",
+            "cursor-gateway serve --max-body-mb 128",
+            (errors.NoMemory,),
+        ),
+        Symptom(
+            "“new connections must wait”",
+            "The gateway has as many files and connections open as it may have. Connections that "
+            "nobody uses make room; more are possible with a higher limit.",
+            "ulimit -n 4096; cursor-gateway serve",
         ),
         Symptom(
             "“others listen already”",

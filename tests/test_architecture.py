@@ -39,8 +39,9 @@ ORDER = [
     ),
     *("gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge", "mcp_server"),
     *("mcp_connection", "mcp_http", "mcp_stdio", "mcp_line", "recent_failures", "sessions"),
-    *("tool_channel", "agents", "relay", "relay_messages", "workspaces", "scratch"),
-    *("background", "mcp_files", "response_store", "request_ids", "core", "errors", "redaction"),
+    *("tool_channel", "agents", "relay", "relay_messages", "connections", "workspaces"),
+    *("scratch", "background", "mcp_files", "response_store", "request_ids", "core", "errors"),
+    "redaction",
 ]
 
 

@@ -227,7 +227,7 @@ async def gateway_process(
         if process.returncode is None:
             process.kill()
         await process.wait()
-        await drain
+        (fake.home / "log").write_bytes(await drain)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from cursor_gateway.core.conversation import ImageFile, Text, ToolCall, ToolResult, ToolSpec
 from cursor_gateway.relay import Line, Relay
-from tests.conftest import eventually
+from tests.conftest import WAIT_SECONDS, eventually
 
 BASH = ToolSpec("bash", "Runs.", {"type": "object", "properties": {"command": {"type": "string"}}})
 
@@ -123,6 +123,38 @@ async def test_what_is_not_mcp_is_refused(relay: Relay, line: Line) -> None:
         ping = '{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
         assert await answer("POST", ping) == (200, '{"jsonrpc":"2.0","id":1,"result":{}}')
         assert "-32601" in (await answer("POST", ping.replace("ping", "tasks/list")))[1]
+        deep = '{"a":' * 700 + "1" + "}" * 700
+        call = f'{{"name": "bash", "arguments": {deep}}}'
+        sent = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {call}}}'
+        status, said = await answer("POST", sent)
+        assert status == 400 and "levels deep" in said
+
+
+async def test_headers_that_never_end_end_a_connection_to_the_relay(
+    relay: Relay, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cursor_gateway.connections.HEADERS_SECONDS", 0.2)
+    (server,) = relay.configuration(line)["mcpServers"].values()
+    port = int(server["url"].split(":")[2].split("/")[0])
+    halves = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+    for _, writer in halves:
+        writer.write(b"POST /mcp/x HTTP/1.1\r\nHost: loc")
+    async with asyncio.timeout(WAIT_SECONDS):
+        for reader, writer in halves:
+            assert await reader.read() == b""
+            writer.close()
+
+
+async def test_what_is_not_even_http_is_refused_by_the_relay(
+    relay: Relay, line: Line, caplog: pytest.LogCaptureFixture
+) -> None:
+    (server,) = relay.configuration(line)["mcpServers"].values()
+    port = int(server["url"].split(":")[2].split("/")[0])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nAuthorization: Bearer canary\x01\r\n\r\n")
+    assert b" 400 " in await reader.readline()
+    writer.close()
+    assert "canary" not in caplog.text
 
 
 async def test_a_line_that_is_closed_lets_its_calls_go(relay: Relay, line: Line) -> None:

@@ -297,7 +297,7 @@ async def test_a_body_that_never_ends_is_given_up_and_holds_no_slot(
 async def test_headers_that_never_end_end_the_connection(
     start: Start, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.protocol.HEADERS_SECONDS", 0.2)
+    monkeypatch.setattr("cursor_gateway.connections.HEADERS_SECONDS", 0.2)
     async with start() as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
         writer.write(sent)
@@ -308,7 +308,7 @@ async def test_headers_that_never_end_end_the_connection(
 async def test_headers_that_never_end_end_a_connection_that_was_used_before(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.protocol.HEADERS_SECONDS", 0.2)
+    monkeypatch.setattr("cursor_gateway.connections.HEADERS_SECONDS", 0.2)
     async with start() as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
         writer.write(b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -321,7 +321,7 @@ async def test_headers_that_never_end_end_a_connection_that_was_used_before(
 async def test_an_answer_may_take_longer_than_its_headers(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.protocol.HEADERS_SECONDS", 0.2)
+    monkeypatch.setattr("cursor_gateway.connections.HEADERS_SECONDS", 0.2)
     async with start() as client:
         assert (await client.content("[[slowly:30]]")).endswith("29 ")
 

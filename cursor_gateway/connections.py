@@ -1,0 +1,178 @@
+"""Connections, on each port of ours, as long as there is no request.
+
+aiohttp waits for ever for headers, and each such connection takes a descriptor that others lack; so
+whoever takes too long is shown the door. There is no hook for this, so its runner, server and
+protocol are each extended by what leads to the next.
+
+When descriptors run out, asyncio tries on and on to accept what it cannot, with a traceback each
+time. Here idle connections make room, or it tries once a second; the log gets a line a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from time import monotonic
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+log = logging.getLogger(__name__)
+
+HEADERS_SECONDS = 60.0
+BACKLOG = 128
+
+_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# asyncio waits a second before it tries again.
+_TRIES_EVERY = 0.9
+_SAYS_EVERY = 60.0
+
+
+class Connection(RequestHandler):
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.is_idle:
+            self._expect_headers()
+        else:
+            self._expect_nothing()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request."""
+        return self._waiter is not None and not self._waiter.done()
+
+    def _expect_headers(self) -> None:
+        """In time, which the first byte starts and no further one prolongs."""
+        if self._deadline is None:
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(HEADERS_SECONDS, self.force_close)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """aiohttp would log what is not HTTP, with what is in it, be it a key."""
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
+        response = web.Response(status=status)
+        response.force_close()
+        return response
+
+
+class Runner(web.AppRunner):
+    def connection(self, server: web.Server, **options: Any) -> Connection:
+        return Connection(server, **options)
+
+    async def _make_server(self) -> web.Server:
+        server = await super()._make_server()
+        server.__class__ = _Server
+        assert isinstance(server, _Server)
+        server.connection = self.connection
+        return server
+
+    async def listen(self, host: str, port: int) -> Sequence[web.BaseSite]:
+        """On each address that `host` has."""
+        loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
+        found = await loop.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
+        with ExitStack() as unless_all_are_there:
+            sites = []
+            for family, *_, address in dict.fromkeys(found):
+                listening = _listening(family, address, self._make_room)
+                unless_all_are_there.callback(listening.close)
+                sites.append(web.SockSite(self, listening, backlog=BACKLOG))
+            for site in sites:
+                await site.start()
+            unless_all_are_there.pop_all()
+        return sites
+
+    def _make_room(self) -> bool:
+        """Close the older half of the connections that wait for a request, if there are any;
+        clients that still need theirs open another."""
+        assert isinstance(self.server, _Server)
+        idle = [each for each in self.server.connections if _is_idle(each)]
+        for connection in idle[: (len(idle) + 1) // 2]:
+            connection.force_close()
+        return bool(idle)
+
+
+class _Server(web.Server):
+    connection: Callable[..., Connection]
+
+    def __call__(self) -> RequestHandler:
+        return self.connection(self, loop=self._loop, **self._kwargs)
+
+
+def _is_idle(connection: RequestHandler) -> bool:
+    return isinstance(connection, Connection) and connection.is_idle
+
+
+class _Listening(socket.socket):
+    """One that fails at most once a second, and then lets asyncio rest for as long."""
+
+    make_room: Callable[[], bool]
+    _failed_at = _said_at = float("-inf")
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().accept()
+        except OSError as error:
+            if error.errno not in _NOTHING_LEFT:
+                raise
+            now = monotonic()
+            self._say(error, now)
+            # asyncio would go on with the next that waits; it is told that there is none.
+            if now - self._failed_at < _TRIES_EVERY or self.make_room():
+                raise BlockingIOError from None
+            self._failed_at = now
+            raise
+
+    def _say(self, error: OSError, now: float) -> None:
+        if now - self._said_at >= _SAYS_EVERY:
+            self._said_at = now
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            log.warning(
+                "new connections must wait: %s (at most %d); `ulimit -n` before the start of the "
+                "gateway, or LimitNOFILE of its service, allows more",
+                error.strerror,
+                limit,
+            )
+
+
+def _listening(
+    family: socket.AddressFamily, address: tuple[Any, ...], make_room: Callable[[], bool]
+) -> _Listening:
+    plain = socket.create_server(address, family=family, backlog=BACKLOG)
+    listening = _Listening(fileno=plain.detach())
+    listening.make_room = make_room
+    return listening
+
+
+def pass_over_accepts(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """asyncio's own report of what was said above is left out."""
+    error = context.get("exception")
+    if not (isinstance(error, OSError) and error.errno in _NOTHING_LEFT and "socket" in context):
+        loop.default_exception_handler(context)
