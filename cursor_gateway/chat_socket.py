@@ -22,7 +22,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from cursor_gateway import request_ids
 from cursor_gateway.background import in_background
-from cursor_gateway.body import parse_body
+from cursor_gateway.body import Bodies, parse_body
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery
 from cursor_gateway.dialects import Exchange, chat
 from cursor_gateway.errors import AnswerInProgress, GatewayError, InvalidMessage, WebSocketExpected
@@ -43,9 +43,12 @@ Socket = web.WebSocketResponse[Any]
 class ChatSockets:
     """The open connections."""
 
-    def __init__(self, journal: Journal, delivery: Delivery, answering: Answering) -> None:
+    def __init__(
+        self, journal: Journal, delivery: Delivery, bodies: Bodies, answering: Answering
+    ) -> None:
         self._journal = journal
         self._delivery = delivery
+        self._bodies = bodies
         self._answering = answering
         self._open: set[_Connection] = set()
 
@@ -61,7 +64,9 @@ class ChatSockets:
         if not socket.can_prepare(request).ok:
             raise WebSocketExpected("This path is for WebSockets.")
         await socket.prepare(request)
-        connection = _Connection(request, socket, self._journal, self._delivery, self._answering)
+        connection = _Connection(
+            request, socket, self._journal, self._delivery, self._bodies, self._answering
+        )
         self._open.add(connection)
         try:
             await connection.serve()
@@ -82,12 +87,14 @@ class _Connection:
         socket: Socket,
         journal: Journal,
         delivery: Delivery,
+        bodies: Bodies,
         answering: Answering,
     ) -> None:
         self._request = request
         self._socket = socket
         self._journal = journal
         self._delivery = delivery
+        self._bodies = bodies
         self._answering = answering
         self._requests = 0
         self._answer: asyncio.Task[None] | None = None
@@ -128,7 +135,8 @@ class _Connection:
 
     async def _take(self, kind: WSMsgType, data: bytes) -> None:
         try:
-            body = _understood(kind, data)
+            async with self._bodies.turn(data):
+                body = _understood(kind, data)
             if body is None:
                 await self._cancel()
                 return
@@ -186,7 +194,8 @@ class _Connection:
         """Answer, and say how it ended."""
         error: GatewayError
         try:
-            await self._deliver(record, data, body)
+            with self._bodies.hold(len(data)):
+                await self._deliver(record, data, body)
         except ConnectionError:
             raise
         except GatewayError as known:

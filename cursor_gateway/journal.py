@@ -300,7 +300,7 @@ class Journal:
                 self._metrics.add("tokens_total", model, kind, by=getattr(usage, kind))
             self._metrics.add("estimates_total", by=usage.estimated)
 
-    def note_request(self, record: Record, body: bytes) -> None:
+    def note_request(self, record: Record, body: bytes | bytearray) -> None:
         if self._records_words:
             record.asked = body[:WORDS_KEPT].decode("utf-8", "replace")
 

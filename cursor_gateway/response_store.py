@@ -11,11 +11,14 @@ import orjson
 # A caller and the id of a response.
 Key = tuple[str, str]
 
+# So many that only what is hardly text at all costs more than its length.
+_BYTES_PER_VALUE = 20
+
 
 class ResponseStore:
     """JSON values under ids. What was not used for longest makes room for what is new.
 
-    Values are kept as JSON text: its length is what they cost, and nobody can change them.
+    Values are kept as JSON text: its length is known, and nobody can change them.
     """
 
     def __init__(self, max_bytes: int, max_count: int = 1000) -> None:
@@ -37,15 +40,15 @@ class ResponseStore:
 
     def put(self, key: Key, value: dict[str, Any]) -> None:
         packed = orjson.dumps(value)
-        if len(packed) > self._max_bytes:
+        if _cost(packed) > self._max_bytes:
             return
         self._values[key] = packed
-        self._bytes += len(packed)
+        self._bytes += _cost(packed)
         while self._bytes > self._max_bytes or len(self._values) > self._max_count:
             self.remove(next(iter(self._values)))
 
     def remove(self, key: Key) -> None:
-        self._bytes -= len(self._values.pop(key))
+        self._bytes -= _cost(self._values.pop(key))
 
 
 class ResponsesOf:
@@ -63,3 +66,9 @@ class ResponsesOf:
 
     def remove(self, response_id: str) -> None:
         self._store.remove((self._caller, response_id))
+
+
+def _cost(packed: bytes) -> int:
+    """Its length; or the time that many values take to be read, which a request may ask of all that
+    is kept at once, in bytes of text that take as long."""
+    return max(len(packed), _BYTES_PER_VALUE * sum(map(packed.count, (b",", b"[", b"{"))))

@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, web
 from cursor_gateway import request_ids
 from cursor_gateway.admission import Admission, caller_of, check_content_type
 from cursor_gateway.agents import elsewhere, isolation, resources
-from cursor_gateway.body import parse_body, read_body, read_json
+from cursor_gateway.body import BODIES_AT_ONCE, Bodies, Held, parse_body
 from cursor_gateway.chat_socket import PATH as SOCKET_PATH
 from cursor_gateway.chat_socket import ChatSockets
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery, json_response
@@ -68,7 +68,8 @@ class Server:
         self._kept = ResponseStore(settings.kept_responses_mb * 1024 * 1024)
         self._stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._delivery = Delivery(settings, self._stopping)
-        self._sockets = ChatSockets(journal, self._delivery, self._answering)
+        self._bodies = Bodies(BODIES_AT_ONCE * settings.max_body_mb * 1024 * 1024)
+        self._sockets = ChatSockets(journal, self._delivery, self._bodies, self._answering)
         # First it only says so, to whoever asks how it is; then it takes nothing new.
         self._is_leaving = False
         self._draining = False
@@ -198,6 +199,8 @@ class Server:
             return error_response(request, translated(request, error))
         except (asyncio.CancelledError, ConnectionError):
             raise
+        except MemoryError:
+            return error_response(request, NoMemory("There is no memory left for this request."))
         except Exception:
             log.exception("request %s failed", request[REQUEST_ID])
             return error_response(request, GatewayError("Something went wrong in the gateway."))
@@ -253,20 +256,30 @@ class Server:
     async def _count_tokens(self, request: web.Request) -> web.Response:
         check_content_type(request.headers.get("Content-Type", ""))
         bridged = self._gateway.bridge.tools if _wants(request, "X-Cursor-MCP") else ()
-        return json_response(messages.count_tokens(await read_json(request), bridged))
+        with self._bodies.hold() as held:
+            body = await held.read(request)
+            async with self._bodies.turn(body):
+                return json_response(messages.count_tokens(parse_body(body), bridged))
 
     def _converser(self, dialect: Dialect) -> Respond:
         async def converse(request: web.Request) -> web.StreamResponse:
             check_content_type(request.headers.get("Content-Type", ""))
-            body = await read_body(request)
-            exchange = self._parse(dialect, parse_body(body), request)
-            record = request[RECORD]
-            record.model, record.stream = exchange.conversation.model, exchange.stream
-            self._journal.note_request(record, body)
-            with self._answering(request, exchange, record) as answer:
-                return await self._delivery.deliver(request, exchange, answer)
+            with self._bodies.hold() as held:
+                exchange = await self._exchange(dialect, request, held)
+                with self._answering(request, exchange, request[RECORD]) as answer:
+                    return await self._delivery.deliver(request, exchange, answer)
 
         return converse
+
+    async def _exchange(self, dialect: Dialect, request: web.Request, held: Held) -> Exchange:
+        """Nothing of the body itself is left when it is understood."""
+        body = await held.read(request)
+        async with self._bodies.turn(body):
+            exchange = self._parse(dialect, parse_body(body), request)
+        record = request[RECORD]
+        record.model, record.stream = exchange.conversation.model, exchange.stream
+        self._journal.note_request(record, body)
+        return exchange
 
     @contextmanager
     def _answering(
@@ -298,14 +311,15 @@ class Server:
         if not self._settings.mcp_call_endpoint:
             raise ToolCallsNotAllowed("Tools may not be called directly.")
         check_content_type(request.headers.get("Content-Type", ""))
-        arguments = (await read_json(request)).get("arguments", {})
-        if not isinstance(arguments, dict):
-            raise InvalidRequest("`arguments` must be an object.", param="arguments")
-        name, bridge = request.match_info["id"], self._gateway.bridge
-        if not bridge.knows(name):
-            raise ToolNotFound(f"There is no tool {name!r}.")
-        with self._working():
-            return json_response(await bridge.call(name, arguments))
+        with self._bodies.hold() as held:
+            arguments = parse_body(await held.read(request)).get("arguments", {})
+            if not isinstance(arguments, dict):
+                raise InvalidRequest("`arguments` must be an object.", param="arguments")
+            name, bridge = request.match_info["id"], self._gateway.bridge
+            if not bridge.knows(name):
+                raise ToolNotFound(f"There is no tool {name!r}.")
+            with self._working():
+                return json_response(await bridge.call(name, arguments))
 
     @contextmanager
     def _working(self) -> Iterator[None]:

@@ -96,7 +96,7 @@ class Settings:
     max_body_mb: int = setting(
         64,
         "CURSOR_GATEWAY_MAX_BODY_MB",
-        "Largest request body, in megabytes.",
+        "Largest request body, in megabytes; all at once may have four times as much.",
         _COUNT,
     )
     agent_executable: str = setting(

@@ -27,6 +27,13 @@ def test_bytes_are_counted_and_given_back() -> None:
     assert store.get("c") is not None
 
 
+def test_many_small_values_cost_more_than_their_bytes() -> None:
+    store = ResponseStore(max_bytes=1000).of("me")
+    store.put("a", {"text": "x" * 300})
+    store.put("b", {"empty": [[]] * 100})
+    assert store.get("a") is not None and store.get("b") is None
+
+
 def test_a_value_that_is_too_large_displaces_nothing() -> None:
     store = ResponseStore(max_bytes=30).of("me")
     store.put("a", {"n": 1})

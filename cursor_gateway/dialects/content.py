@@ -26,10 +26,16 @@ from cursor_gateway.dialects.fields import (
     image,
     image_file,
 )
-from cursor_gateway.errors import InvalidRequest, MissingMessages, UnsupportedParameter
+from cursor_gateway.errors import (
+    ContextTooLong,
+    InvalidRequest,
+    MissingMessages,
+    UnsupportedParameter,
+)
 
-# Far beyond what a model can choose from; a million of them would hold up everybody else.
+# Far beyond what a model can choose from, or read. A million of them would hold up everybody else.
 MAX_TOOLS = 5000
+MAX_MESSAGES = 20_000
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
 # A model's own thoughts and what a provider's own tools did, replayed by the client. The next turn
 # does not need them.
@@ -58,8 +64,15 @@ def parse_messages(
         raise MissingMessages("`messages` must hold at least one message.", param="messages")
     return tuple(
         parse_one(expect_object(message, f"messages[{at}]"), f"messages[{at}]")
-        for at, message in enumerate(expect_list(messages, "messages"))
+        for at, message in enumerate(not_too_long(expect_list(messages, "messages"), "messages"))
     )
+
+
+def not_too_long(messages: list[T], name: str) -> list[T]:
+    """Before they are read: each takes more time than its few bytes would tell."""
+    if len(messages) > MAX_MESSAGES:
+        raise ContextTooLong(f"`{name}` holds more than {MAX_MESSAGES} messages.", param=name)
+    return messages
 
 
 def parse_content(content: object, where: str) -> tuple[Part, ...]:

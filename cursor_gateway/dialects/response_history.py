@@ -6,7 +6,7 @@ through `previous_response_id`, so that a long conversation is kept once and not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from cursor_gateway.errors import PreviousResponseNotFound, ResponseNotFound
@@ -50,12 +50,12 @@ def item_id(prefix: str, answer_id: str, number: int) -> str:
     return f"{prefix}_{answer_id}_{number}"
 
 
-def dereferenced(item: Any, kept: Kept, where: str) -> Any:
+def dereferenced(item: Any, get: Callable[[str], Any], where: str) -> Any:
     """The output item that an `item_reference` stands for; any other item as it is."""
     if not isinstance(item, dict) or item.get("type") != "item_reference":
         return item
     wanted = str(item.get("id"))
-    record = kept.get("resp_" + "".join(wanted.split("_")[1:2])) or {"response": {"output": []}}
+    record = get("resp_" + "".join(wanted.split("_")[1:2])) or {"response": {"output": []}}
     for found in record["response"]["output"]:
         if found["id"] == wanted:
             return found

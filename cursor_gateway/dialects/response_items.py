@@ -19,6 +19,7 @@ from cursor_gateway.core.conversation import (
     ToolSpec,
 )
 from cursor_gateway.dialects.content import (
+    not_too_long,
     not_too_many,
     parse_allowed_tools,
     parse_content,
@@ -65,7 +66,7 @@ def input_items(given: object) -> list[Any]:
 
 
 def parse_items(items: list[Any], name: str) -> tuple[Message, ...]:
-    numbered = ((item, f"{name}[{at}]") for at, item in enumerate(items))
+    numbered = ((item, f"{name}[{at}]") for at, item in enumerate(not_too_long(items, name)))
     parsed = (_item(expect_object(item, where), where) for item, where in numbered)
     return tuple(_joined(message for message in parsed if message is not None))
 

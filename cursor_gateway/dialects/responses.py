@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ import orjson
 from cursor_gateway.core.conversation import Conversation, JsonOutput, Message, ToolCall
 from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.structured import check_schema
-from cursor_gateway.dialects.content import expect_tools, parse_model
+from cursor_gateway.dialects.content import expect_tools, not_too_long, parse_model
 from cursor_gateway.dialects.fields import (
     expect_object,
     expect_string,
@@ -55,9 +56,11 @@ def parse(body: Mapping[str, Any], kept: Kept = NOTHING_KEPT) -> ResponsesExchan
         if body.get(name):
             raise UnsupportedParameter(f"`{name}` is not possible here.", param=name)
     previous = _previous(body)
+    # Each response is read once, however many items refer to it.
+    get = cache(kept.get)
     given = [
-        dereferenced(item, kept, f"input[{at}]")
-        for at, item in enumerate(input_items(body.get("input")))
+        dereferenced(item, get, f"input[{at}]")
+        for at, item in enumerate(not_too_long(input_items(body.get("input")), "input"))
     ]
     asked = _asked(given)
     tools, origins = parse_response_tools(expect_tools(body))

@@ -14,7 +14,7 @@ from cursor_gateway.dialects import DIALECTS, chat
 from cursor_gateway.dialects.fields import MAX_IMAGE_BYTES
 from cursor_gateway.errors import GatewayError, InvalidImage, MissingMessages
 
-HELLO = {"model": "auto", "messages": [{"role": "user", "content": "Hello"}]}
+HELLO: dict[str, Any] = {"model": "auto", "messages": [{"role": "user", "content": "Hello"}]}
 
 
 def picture(url: str) -> dict[str, Any]:
@@ -37,6 +37,7 @@ def picture(url: str) -> dict[str, Any]:
         ({"messages": 5}, "`messages`"),
         ({"response_format": 5}, "`response_format`"),
         ({"tools": [{"name": str(n), "input_schema": {}} for n in range(5001)]}, "5000 tools"),
+        ({"messages": HELLO["messages"] * 20_001}, "more than 20000 messages"),
     ],
 )
 def test_a_field_that_cannot_be_honoured_is_named(change: dict[str, Any], words: str) -> None:

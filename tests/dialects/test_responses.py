@@ -30,6 +30,7 @@ from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.dialects.responses import parse
 from cursor_gateway.errors import (
+    ContextTooLong,
     InvalidRequest,
     MissingMessages,
     PreviousResponseNotFound,
@@ -370,6 +371,27 @@ def test_an_item_reference_stands_for_the_item() -> None:
     assert kept["resp_2"]["input"][1] == body["output"][1]
     with pytest.raises(ResponseNotFound, match="msg_1_9"):
         answered(kept, "3", input=[{"type": "item_reference", "id": "msg_1_9"}])
+
+
+def test_a_response_is_read_once_however_many_items_refer_to_it() -> None:
+    read: list[str] = []
+
+    class Counting(Memory):
+        def get(self, response_id: str, default: Any = None) -> Any:
+            read.append(response_id)
+            return super().get(response_id, default)
+
+    kept = Counting()
+    _, body = answered(kept, "1", TextDelta("Hello"), input="hi")
+    reference = {"type": "item_reference", "id": body["output"][0]["id"]}
+    answered(kept, "2", input=[reference] * 100)
+    assert read == ["resp_1"]
+
+
+def test_more_items_than_a_model_could_read_are_refused_before_they_are_looked_up() -> None:
+    reference = {"type": "item_reference", "id": "nothing"}
+    with pytest.raises(ContextTooLong, match="`input` holds more than 20000"):
+        exchange(input=[reference] * 20_001)
 
 
 def test_the_input_items_are_listed_in_both_orders() -> None:
