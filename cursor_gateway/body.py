@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
 
 import orjson
 from aiohttp import web
@@ -40,11 +39,15 @@ MAX_VALUES = 500_000
 # No text is cut so often.
 MAX_HALF_CHARACTERS = 10_000
 
+# Between large bodies that come at once.
+_BREATH = 0.01
+
 # What the parser may need of memory for each byte of a body: it takes twelve at once for itself,
 # and four for the text. Where that is not to be had, it ends the whole process.
 _MEMORY_PER_BYTE = 16
 
 Body = bytes | bytearray
+T = TypeVar("T")
 
 
 class Bodies:
@@ -68,18 +71,15 @@ class Bodies:
     def give_back(self, size: int) -> None:
         self._free += size
 
-    def turn(self, body: Body) -> AbstractAsyncContextManager[None]:
-        """Within it a body is understood, which nothing can interrupt."""
-        return self._turn() if len(body) > SMALL else _NO_TURN
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def in_turn(self, body: Body, understand: Callable[[Body], T]) -> T:
+        """What `understand` makes of a body, which nothing can interrupt."""
+        if len(body) <= SMALL:
+            return understand(body)
+        others_wait = self._one_at_a_time.locked()
         async with self._one_at_a_time:
-            await asyncio.sleep(0)  # whoever else is ready comes in between
-            yield
-
-
-_NO_TURN = nullcontext()
+            # Time for everybody else, who may need several steps of the event loop.
+            await asyncio.sleep(_BREATH if others_wait else 0)
+            return understand(body)
 
 
 class Held:
@@ -124,7 +124,7 @@ def parse_body(data: Body) -> Mapping[str, Any]:
     body = _parsed(data)
     if not isinstance(body, dict):
         raise InvalidRequest("The body must be a JSON object.")
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and is_too_deep(body):
+    if is_too_deep(body):
         name = next(name[:80] for name, value in body.items() if is_too_deep([value]))
         raise InvalidRequest(f"`{name}` is nested more than {MAX_DEPTH} levels deep.", param=name)
     return body

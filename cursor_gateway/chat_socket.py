@@ -22,7 +22,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from cursor_gateway import request_ids
 from cursor_gateway.background import in_background
-from cursor_gateway.body import Bodies, parse_body
+from cursor_gateway.body import Bodies, Body, parse_body
 from cursor_gateway.delivery import RECORD, REQUEST_ID, Batches, Delivery
 from cursor_gateway.dialects import Exchange, chat
 from cursor_gateway.errors import AnswerInProgress, GatewayError, InvalidMessage, WebSocketExpected
@@ -135,8 +135,7 @@ class _Connection:
 
     async def _take(self, kind: WSMsgType, data: bytes) -> None:
         try:
-            async with self._bodies.turn(data):
-                body = _understood(kind, data)
+            body = await self._bodies.in_turn(data, lambda data: _understood(kind, data))
             if body is None:
                 await self._cancel()
                 return
@@ -234,7 +233,7 @@ class _Connection:
         await self._socket.send_frame(orjson.dumps(message), WSMsgType.TEXT)
 
 
-def _understood(kind: WSMsgType, data: bytes) -> Mapping[str, Any] | None:
+def _understood(kind: WSMsgType, data: Body) -> Mapping[str, Any] | None:
     """A request, or None for a cancel."""
     if kind is WSMsgType.BINARY:
         raise InvalidMessage("A message must be text, not binary.")

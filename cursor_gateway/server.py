@@ -257,9 +257,11 @@ class Server:
         check_content_type(request.headers.get("Content-Type", ""))
         bridged = self._gateway.bridge.tools if _wants(request, "X-Cursor-MCP") else ()
         with self._bodies.hold() as held:
-            body = await held.read(request)
-            async with self._bodies.turn(body):
-                return json_response(messages.count_tokens(parse_body(body), bridged))
+            count = await self._bodies.in_turn(
+                await held.read(request),
+                lambda body: messages.count_tokens(parse_body(body), bridged),
+            )
+        return json_response(count)
 
     def _converser(self, dialect: Dialect) -> Respond:
         async def converse(request: web.Request) -> web.StreamResponse:
@@ -274,8 +276,9 @@ class Server:
     async def _exchange(self, dialect: Dialect, request: web.Request, held: Held) -> Exchange:
         """Nothing of the body itself is left when it is understood."""
         body = await held.read(request)
-        async with self._bodies.turn(body):
-            exchange = self._parse(dialect, parse_body(body), request)
+        exchange = await self._bodies.in_turn(
+            body, lambda body: self._parse(dialect, parse_body(body), request)
+        )
         record = request[RECORD]
         record.model, record.stream = exchange.conversation.model, exchange.stream
         self._journal.note_request(record, body)

@@ -168,36 +168,32 @@ async def test_messages_of_a_websocket_count_as_bodies_do(start: Start, fake: Fa
             await socket.close()
 
 
-async def test_between_large_bodies_everybody_else_has_a_turn() -> None:
-    bodies, happened = Bodies(0), []
+LARGE = b"x" * (SMALL + 1)
 
-    async def understand() -> None:
-        async with bodies.turn(b"x" * (SMALL + 1)):
-            happened.append("large")
+
+async def test_between_large_bodies_everybody_else_has_a_turn() -> None:
+    bodies = Bodies(0)
+    happened: list[str] = []
 
     async def live() -> None:
         while len(happened) < 20 or "large" in happened[-2:]:
             happened.append("other")
             await asyncio.sleep(0)
 
-    await asyncio.gather(live(), *(understand() for _ in range(10)))
+    understand = (bodies.in_turn(LARGE, lambda _: happened.append("large")) for _ in range(10))
+    await asyncio.gather(live(), *understand)
     assert happened.count("large") == 10
     assert "large large" not in " ".join(happened)
 
 
 async def test_who_leaves_while_waiting_for_a_turn_stops_nobody() -> None:
     bodies = Bodies(0)
-
-    async def understand() -> None:
-        async with bodies.turn(b"x" * (SMALL + 1)):
-            pass
-
-    waiting = [asyncio.ensure_future(understand()) for _ in range(3)]
+    waiting = [asyncio.ensure_future(bodies.in_turn(LARGE, len)) for _ in range(3)]
     await asyncio.sleep(0)
     for one in waiting[:2]:
         one.cancel()
     await asyncio.wait(waiting)
-    await understand()
+    assert await bodies.in_turn(LARGE, len) == len(LARGE)
 
 
 # A body whose parsing the memory does not suffice for, in a process that may not have more.
