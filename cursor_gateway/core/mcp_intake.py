@@ -87,8 +87,8 @@ def _complaints(
         named = ", ".join(repr(name[:_NAME_CHARS]) for name in large[:_NAMED])
         more = f" and {len(large) - _NAMED} others" if len(large) > _NAMED else ""
         yield (
-            f"too large: {named}{more} (a tool may have {MAX_TOOL_BYTES // 1024} kB and a schema of "
-            f"{MAX_NODES:,} values, {MAX_DEPTH} deep; those of a server "
+            f"too large: {named}{more} (a tool may have {MAX_TOOL_BYTES // 1024} kB and a schema "
+            f"of {MAX_NODES:,} values, {MAX_DEPTH} deep; those of a server "
             f"{MAX_TOOLS_BYTES // 1024 // 1024} MB)"
         )
     if has_more or len(listed) > MAX_TOOLS:

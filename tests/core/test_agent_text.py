@@ -56,6 +56,12 @@ def test_the_message_is_one_clean_line_of_bounded_length() -> None:
     assert "\n" not in message and "\x1b" not in message
 
 
+def test_of_a_long_text_both_ends_are_read() -> None:
+    filler = "nothing of interest\n" * 20_000
+    for words in (f"Error: rate limit\n{filler}", f"{filler}Error: rate limit"):
+        assert isinstance(classify_failure(words), errors.RateLimited)
+
+
 def test_an_exit_without_words_names_its_code() -> None:
     message = str(classify_failure("", exit_code=3))
     assert message == "Cursor's agent ended without a result (exit code 3)."

@@ -53,6 +53,11 @@ def test_what_is_left_out_is_named_as_far_as_it_fits() -> None:
     assert len(endless.tools) == 1999
 
 
+def test_a_schema_that_would_be_refused_from_a_client_is_left_out() -> None:
+    wide = RemoteTool("wide", "", {"enum": [0] * 60_000})
+    assert usable([wide, tool("a")]).tools == (tool("a"),)
+
+
 def test_a_list_that_is_not_read_to_its_end_says_so() -> None:
     assert usable([tool("a")] * 5, has_more=True).left_out == "all after the first 5"
 
