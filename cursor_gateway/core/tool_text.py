@@ -27,16 +27,12 @@ of its own call, or the user's next turn, it imagines them: the answer ends ther
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
 
-import orjson
-
-from cursor_gateway.core.json_text import MAX_DEPTH, is_too_deep
+from cursor_gateway.core.call_block import CLOSING, ENDLESS, FENCE, Asked, CallBlock, Garbled
 from cursor_gateway.core.text_lines import TextLines
 
 INSTRUCTION = """\
@@ -52,8 +48,6 @@ quoted, and not executed. You may say something first, and you may make several 
 the other. Then end your turn: the results come with the next one. Never write a result yourself."""
 
 OPENING = "<tool_call"
-# Without its last sign, before which models write blanks.
-CLOSING = "</tool_call"
 _IMAGINED = ("<tool_result", "<turn from=")
 _TAGS = (OPENING, *_IMAGINED)
 # Room for the attributes that a model may copy into the tag, and for what it puts before the JSON.
@@ -62,14 +56,12 @@ _MAX_LEAD = 2 * _MAX_TAG
 # More than this is read in pieces: what is left is copied at each tag.
 _MAX_PIECE = 8192
 _TAG_SO_FAR = re.compile(OPENING + r'(?: +\w+="[^"\n]*")*(?: +\w*(?:="?[^"\n>]*)?)? *>?')
-_FENCE = "```"
 _LEAD = re.compile(r"\s*(?:```\w*\s*)?")
 _BRACKETS = re.compile(r'["\\{}\[\]<]')
 # White space behind the JSON, and a bracket or a comma too many.
 _STRAY = re.compile(r"[\s}\],]*")
 _IN_CODE = "it stands in a code block."
 _NOT_ALONE = "it does not stand alone on its lines."
-_ENDLESS = "the call does not end."
 
 
 def unreadable(problems: Iterable[str], count: int, *, quotes: bool = False) -> str:
@@ -83,21 +75,6 @@ def unreadable(problems: Iterable[str], count: int, *, quotes: bool = False) -> 
 @dataclass(frozen=True, slots=True)
 class Said:
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A call as the model wrote it: whether there is such a tool is not known here."""
-
-    name: str
-    arguments: dict[str, Any]
-    raw: str
-
-
-@dataclass(frozen=True, slots=True)
-class Garbled:
-    raw: str
-    problem: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +109,7 @@ class ToolTextParser:
         # What was read and not yet given: an ending that may become a tag, or the tag itself.
         self._held = ""
         self._lines = TextLines()
-        self._block = _Block("", "", "")
+        self._block = CallBlock("", "", "")
         self._depth = 0
         self._in_string = False
         self._escaped = False
@@ -174,7 +151,7 @@ class ToolTextParser:
         state, self._state = self._state, _State.TEXT
         held, self._held = self._held, ""
         if state is _State.TAG and held and not self._block.problem:
-            pieces.append(Garbled(held, _ENDLESS))
+            pieces.append(Garbled(held, ENDLESS))
         elif state in (_State.TEXT, _State.TAG):
             self._say(held, pieces)
         elif state is _State.BODY:
@@ -213,7 +190,7 @@ class ToolTextParser:
         self._state = _State.TAG
         at_beginning = self._lines.at_beginning
         problem = _IN_CODE if self._lines.in_code else "" if at_beginning else _NOT_ALONE
-        self._block = _Block("", "", problem)
+        self._block = CallBlock("", "", problem)
         return text[at:]
 
     def _tag(self, text: str, pieces: list[Piece]) -> str:
@@ -226,7 +203,7 @@ class ToolTextParser:
             begins = lead.end() if lead else len(text)
             if begins < _MAX_LEAD and text[begins : begins + 1] in ("{", "["):
                 self._state = _State.BODY
-                self._block = _Block(head, text[:begins], self._block.problem)
+                self._block = CallBlock(head, text[:begins], self._block.problem)
                 return text[begins:]
             if text[begins:] in ("", "`", "``") and len(text) < _MAX_LEAD:
                 self._held = text
@@ -289,10 +266,10 @@ class ToolTextParser:
             self._state = _State.CLOSING
             self._block.source.append(CLOSING)
             return rest.removeprefix(CLOSING)
-        if rest.startswith(_FENCE) and self._block.is_fenced:
-            self._block.source.append(_FENCE)
-            return rest.removeprefix(_FENCE)
-        if CLOSING.startswith(rest) or (self._block.is_fenced and _FENCE.startswith(rest)):
+        if rest.startswith(FENCE) and self._block.is_fenced:
+            self._block.source.append(FENCE)
+            return rest.removeprefix(FENCE)
+        if CLOSING.startswith(rest) or (self._block.is_fenced and FENCE.startswith(rest)):
             self._held = rest
             return ""
         self._end_block(pieces)
@@ -350,93 +327,16 @@ class ToolTextParser:
         read = list(block.calls(is_whole))
         pieces += read
         self._called = self._called or any(isinstance(piece, Asked) for piece in read)
-        self._block = _Block("", "", "")
+        self._block = CallBlock("", "", "")
         self._lines.begin_line()
         self._has_next_line = False
 
     def _settle_quoted(self, pieces: list[Piece]) -> None:
         quoted = "".join(self._block.source)
         pieces.append(Quoted(quoted, self._block.problem or _NOT_ALONE))
-        self._block = _Block("", "", "")
+        self._block = CallBlock("", "", "")
         self._lines.feed(quoted)
         self._just_quoted = True
-
-
-class _Block:
-    """What stands between two tags: one call, or several."""
-
-    def __init__(self, tag: str, lead: str, problem: str) -> None:
-        self._tag = tag
-        # Why nothing in it is a call.
-        self.problem = problem
-        self.is_fenced = _FENCE in lead
-        # All of it, as it was written.
-        self.source = [lead]
-        self.body: list[str] = []
-        self.bodies: list[str] = []
-        # Whether a line has ended behind what was read last.
-        self.is_line_over = False
-
-    def end_body(self, held: str) -> None:
-        self.bodies.append("".join(self.body))
-        self.source += [self.bodies[-1], held]
-        self.body = []
-        self.is_line_over = False
-
-    def pass_by(self, blank: str) -> None:
-        self.source.append(blank)
-        self.is_line_over = self.is_line_over or "\n" in blank
-
-    def calls(self, is_whole: bool) -> Iterator[Asked | Garbled]:
-        """The calls; where there are several, each as if it had tags of its own."""
-        source = "".join(self.source).rstrip()
-        *others, last = self.bodies
-        for body in others:
-            yield _call(body, f"{self._tag}\n{body}\n{CLOSING}>")
-        if not is_whole:
-            yield Garbled(f"{self._tag}\n{last}" if others else source, _ENDLESS)
-        else:
-            yield _call(last, f"{self._tag}\n{last}\n{CLOSING}>" if others else source)
-
-
-def _call(body: str, raw: str) -> Asked | Garbled:
-    try:
-        # `strict=False`: models write newlines into strings as they are.
-        call = json.loads(body, strict=False, parse_constant=_refuse_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        return Garbled(raw, f"the text between the tags is not JSON ({error}).")
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return Garbled(raw, 'it is not one object with a "name".')
-    # Arguments in another place would be lost, and a call without them may do something else.
-    others = call.keys() - {"name", "arguments", "id"}
-    if others:
-        return Garbled(raw, f'it has {sorted(others)} beside "name" and "arguments".')
-    arguments = call.get("arguments", {})
-    if isinstance(arguments, str):
-        arguments = _object_in(arguments)
-    if not isinstance(arguments, dict):
-        return Garbled(raw, '"arguments" must be an object.')
-    if is_too_deep(arguments):
-        return Garbled(raw, f"it is nested more than {MAX_DEPTH} levels deep.")
-    return Asked(call["name"], arguments, raw)
-
-
-def _finite(number: str) -> float:
-    value = float(number)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(f"{number} is too large")
-    return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _object_in(text: str) -> object:
-    try:
-        return orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
-        return None
 
 
 def _first_tag(text: str, tags: tuple[str, ...]) -> tuple[int, str | None]:

@@ -52,10 +52,10 @@ from cursor_gateway.core.native_tools import translate
 from cursor_gateway.core.seams import Seams
 from cursor_gateway.core.second_ask import SecondAsk
 from cursor_gateway.core.text_cut import CutReason, TextCut
-from cursor_gateway.core.tool_text import Garbled, Imagined, Quoted, Said
+from cursor_gateway.core.tool_text import Imagined, Said
 from cursor_gateway.core.tools import find, fit
 from cursor_gateway.core.usage_meter import UsageMeter
-from cursor_gateway.core.written_calls import Written, WrittenCalls
+from cursor_gateway.core.written_calls import Unmade, Written, WrittenCalls
 from cursor_gateway.errors import OutputInvalid
 
 # How often a model may have tools executed by us within one answer.
@@ -94,8 +94,7 @@ class Turn:
         self._meter = UsageMeter()
         self._second_ask = SecondAsk(conversation)
         self._seams = Seams()
-        # What the first run wrote as calls that were not made.
-        self._unmade: list[Garbled | Quoted] = []
+        self._unmade = Unmade()
         self._calls = 0
         self._relayed_calls = 0
         # The channel by which the last call came.
@@ -328,20 +327,15 @@ class Turn:
             self._end_with_calls(usage, out)
         elif unmade:
             # It stays unreadable: then the first attempt is as good as any.
-            self._hold_first_attempt()
+            self._held, self._unmade = [self._unmade.as_written], Unmade()
             self._end("stop", usage, out)
         elif self._must_call and self._second_ask.may("no call"):
             self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
         elif self._conversation.output is None or self._is_valid_output(usage):
-            if self._unmade and all(isinstance(each, Quoted) for each in self._unmade):
-                # The model has read of it and calls nothing: it was quoted, as part of its answer.
-                self._hold_first_attempt()
-            self._unmade = []
+            if self._unmade.is_quotation:
+                self._held = [self._unmade.as_written]
+            self._unmade = Unmade()
             self._end("stop", usage, out)
-
-    def _hold_first_attempt(self) -> None:
-        self._held = ["\n".join(each.raw for each in self._unmade)]
-        self._unmade = []
 
     def _end_with_calls(self, usage: Usage | None, out: list[Event]) -> None:
         if 0 < self._relayed_loops == len(self._loops) and (
@@ -413,7 +407,7 @@ class Turn:
         self._release_held(out)
         if self._calls:
             reason = "tool_calls"
-            out.extend(TextDelta(each.raw) for each in self._written.unmade)
+            out.extend(TextDelta(each.raw) for each in self._written.unmade.pieces)
         self.usage = self._meter.total(usage)
         stop = self._cut.found if reason == "stop" else None
         out.append(Finished(reason, self.usage, loop, stop))

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cursor_gateway.core.call_block import Asked, Garbled
 from cursor_gateway.core.conversation import ToolSpec
 from cursor_gateway.core.tool_text import (
-    Asked,
-    Garbled,
     Imagined,
     Piece,
     Quoted,
@@ -35,6 +34,26 @@ _SILENCE_SO_FAR = re.compile(r"\s*+(?:(?:```|~~~)\w*+\s*+)*+(?:``?|~~?)?+")
 _LONGEST_SILENCE = 200
 
 Fit = Callable[[ToolSpec, Mapping[str, Any]], tuple[dict[str, Any], str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unmade:
+    """What was written as a call, or like one, and is none."""
+
+    pieces: tuple[Garbled | Quoted, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pieces)
+
+    @property
+    def as_written(self) -> str:
+        return "\n".join(each.raw for each in self.pieces)
+
+    @property
+    def is_quotation(self) -> bool:
+        """Whether none of it was to be a call, when the model has read of it and calls nothing.
+        Then it is a part of the answer."""
+        return bool(self) and all(isinstance(each, Quoted) for each in self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +92,11 @@ class WrittenCalls:
             self._parser.begin_line()
 
     @property
-    def unmade(self) -> list[Garbled | Quoted]:
-        """What was written as a call, or like one, and is none."""
+    def unmade(self) -> Unmade:
         if not self._quoted:
-            return list(self.garbled)
+            return Unmade(tuple(self.garbled))
         *others, last = self._quoted
-        return [*self.garbled, *others, Quoted(last.raw + self._silence, last.problem)]
+        return Unmade((*self.garbled, *others, Quoted(last.raw + self._silence, last.problem)))
 
     def take(self) -> list[Written]:
         calls, self.calls = self.calls, []
@@ -86,8 +104,9 @@ class WrittenCalls:
 
     def correction(self) -> tuple[str, str]:
         """What the model wrote, and what it is told about it."""
-        said = [*(call.raw for call in self.calls), *(each.raw for each in self.unmade)]
-        problems = [each.problem for each in self.unmade]
+        unmade = self.unmade.pieces
+        said = [*(call.raw for call in self.calls), *(each.raw for each in unmade)]
+        problems = [each.problem for each in unmade]
         return "\n".join(said), unreadable(problems, len(said), quotes=bool(self._quoted))
 
     def _read(self, pieces: Sequence[Piece]) -> Iterator[Said | Written | Imagined]:

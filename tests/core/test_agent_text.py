@@ -125,3 +125,8 @@ def test_the_models_refusal_reads_well() -> None:
 def test_the_version_is_the_last_line() -> None:
     assert parse_version("notice\n2026.09.15-d2fe57e\n\n") == "2026.09.15-d2fe57e"
     assert parse_version("\n") == ""
+
+
+@pytest.mark.parametrize("words", ["usage limit{}", "{}usage limit", "{}\nError: usage limit\n"])
+def test_of_many_words_both_ends_are_read(words: str) -> None:
+    assert type(classify_failure(words.format("x " * 200_000))) is errors.QuotaExceeded

@@ -10,15 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.tool_text import (
-    Asked,
-    Garbled,
-    Imagined,
-    Piece,
-    Quoted,
-    Said,
-    ToolTextParser,
-)
+from cursor_gateway.core.call_block import Asked, Garbled
+from cursor_gateway.core.tool_text import Imagined, Piece, Quoted, Said, ToolTextParser
 
 
 def parse(chunks: list[str]) -> list[Piece]:
