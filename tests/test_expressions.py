@@ -30,7 +30,7 @@ READS = {
     "agents.transcripts._NO_LETTER_OR_DIGIT": "the gateway's directories",
     "agents.transcripts._SESSION": "the agent, match",
     "agents.version_facts.NOT_IN_FILE_NAMES": "the agent",
-    "body._ESCAPES": "the client",
+    "body._HALF": "the client",
     "cli_logs._AGO": "the user",
     "config_files.jsonc._GAP": "files of other programs, match",
     "config_files.jsonc._INDENT": "files of other programs",
@@ -86,6 +86,9 @@ READS = {
     "core.tools._INTEGER": "the model",
     "core.tools._NAME_PARTS": "the client",
     "core.tools._NUMBER": "the model",
+    "core.visible._IN_JSON": "anybody",
+    "core.visible._IN_LINE": "anybody",
+    "core.visible._IN_TEXT": "anybody",
     "core.written_calls._SILENCE": "the model, match",
     "core.written_calls._SILENCE_SO_FAR": "the model, match",
     "dialects.error_status._PATTERNS": "the client",
@@ -95,6 +98,8 @@ READS = {
     "doctor_clients._REFERENCE": "files of other programs, match",
     "doctor_habits._DATE": "the agent",
     "journal._PRODUCT": "the client",
+    "redaction._SECRET_NAME": "the client",
+    "redaction._SHAPES": "anybody",
     "server._CLIENT_REQUEST_ID": "the client",
 }
 # Made in a function, of what only a request brings, for the first 300 characters of a result.
