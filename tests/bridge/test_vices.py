@@ -72,7 +72,7 @@ async def test_a_tool_with_a_huge_schema_is_left_out_and_named_once(
         await until(client, lambda health: health["mcp"]["tools"] == 16)
     assert [message for message in caplog.messages if "left out" in message] == [
         "MCP server odd: tools are left out: too large: 'huge' (a tool may have 256 kB and a "
-        "schema of 50,000 values, 200 deep; those of a server 8 MB)"
+        "schema of 50,000 values, 128 deep; those of a server 8 MB)"
     ]
 
 

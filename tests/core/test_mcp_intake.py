@@ -43,7 +43,7 @@ def test_what_is_left_out_is_named_as_far_as_it_fits() -> None:
     listed = usable([tool("a"), *large[:1]])
     assert listed.tools == (tool("a"),)
     assert listed.left_out == (
-        "too large: 'large 0' (a tool may have 256 kB and a schema of 50,000 values, 200 deep; "
+        "too large: 'large 0' (a tool may have 256 kB and a schema of 50,000 values, 128 deep; "
         "those of a server 8 MB)"
     )
     assert "'large 0', 'large 1', 'large 2' and 2 others (" in usable(large).left_out

@@ -72,7 +72,7 @@ def test_what_is_no_schema_is_refused() -> None:
     deep: dict[str, Any] = {}
     for _ in range(2000):
         deep = {"not": deep}
-    with pytest.raises(InvalidRequest, match=r"`schema` is too large.*nested 200 deep"):
+    with pytest.raises(InvalidRequest, match=r"`schema` is too large.*nested 128 deep"):
         check_schema(JsonOutput(deep), "schema")
     with pytest.raises(InvalidRequest, match=r"50000 values"):
         check_schema(JsonOutput({"allOf": [{}] * 50_000}), "schema")

@@ -19,7 +19,6 @@ from typing import Any
 from cursor_gateway.core.json_schema.checks import CHECKS
 from cursor_gateway.core.json_schema.evaluation import Evaluation, Place, Violation
 from cursor_gateway.core.json_schema.limits import (
-    MAX_DEPTH,
     MAX_NODES,
     NotJudged,
     Steps,
@@ -30,7 +29,7 @@ from cursor_gateway.core.json_schema.limits import (
 from cursor_gateway.core.json_schema.messages import sentence
 from cursor_gateway.core.json_schema.paths import keys_of
 from cursor_gateway.core.json_schema.schema import Schema
-from cursor_gateway.core.json_text import to_json
+from cursor_gateway.core.json_text import MAX_DEPTH, to_json
 
 __all__ = [
     "MAX_DEPTH",

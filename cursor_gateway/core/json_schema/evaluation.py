@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cursor_gateway.core.json_schema.limits import MAX_DEPTH, Steps, TooDeep
+from cursor_gateway.core.json_schema.limits import Steps, TooDeep
 from cursor_gateway.core.json_schema.paths import Path
 from cursor_gateway.core.json_schema.schema import Schema
+
+# Of subschemas that are tried within each other: more than a document has levels, as references
+# lead from one to the next at the same level.
+_MAX_DEPTH = 200
 
 
 class Violation(NamedTuple):
@@ -53,7 +57,7 @@ class Evaluation:
                     yield from check(self, wanted, value, place, schema)
 
     def entered(self, schema: Any, place: Place) -> tuple[Place, list[tuple[str, Any]]]:
-        if place.depth >= MAX_DEPTH:
+        if place.depth >= _MAX_DEPTH:
             raise TooDeep
         base, keywords = self.schema.node(schema, place.base)
         scope = place.scope if place.scope[-1:] == (base,) else (*place.scope, base)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cursor_gateway.core.json_text import MAX_DEPTH
+
 # Far beyond what models and their providers take; what is measured so is safe to recurse into.
 MAX_NODES = 50_000
-MAX_DEPTH = 200
 # About a fifth of a second.
 MAX_STEPS = 200_000
 
