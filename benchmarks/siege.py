@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,8 @@ class Scene:
     name: str
     attack: Callable[[Besieged], Coroutine[Any, Any, None]]
     flags: Sequence[str] = ()
-    prepare: Callable[[Home], None] = lambda home: None
+    # What is there for as long as the gateway.
+    beside: Callable[[Home], AbstractAsyncContextManager[None]] = lambda home: nullcontext()
     # Whether it may well hit the answers of others: those of whoever works in what it removes.
     hits_others: bool = False
     ending: signal.Signals = signal.SIGTERM
@@ -131,9 +132,8 @@ async def running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 async def play(scene: Scene, home: Home, patience: float = 20.0) -> Besieged:
     """`patience` are the seconds after which what is left of an attack will stay."""
-    scene.prepare(home)
     flags = ("--shutdown-grace", "3", *scene.flags)
-    async with gateway(home, *flags, through=scene.through) as served:
+    async with scene.beside(home), gateway(home, *flags, through=scene.through) as served:
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(None))
         besieged = Besieged(home, served, session)

@@ -6,7 +6,9 @@ import asyncio
 import itertools
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterable
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -14,10 +16,12 @@ import aiohttp
 import orjson
 
 from benchmarks.chaos import BASH, chat, function
-from benchmarks.siege import Besieged, Scene, until
+from benchmarks.outside import ROOT, Home
+from benchmarks.siege import Besieged, Scene, running, until
 
 MEGABYTE = 1_000_000
 REFUSED = (400, 413)
+BRIDGE = ROOT / "tests" / "bridge"
 
 
 # Schemas of clients
@@ -195,16 +199,19 @@ async def stalled_readers(besieged: Besieged) -> None:
             besieged.session.ws_connect(besieged.served.url + "/chat/completions/ws")
         )
         await socket.send_bytes(orjson.dumps(body))
-        await until_free(besieged)
+        await until_health(besieged, is_free)
 
 
-async def until_free(besieged: Besieged) -> None:
-    """Until there is no answer but the bystander's."""
+def is_free(health: dict[str, Any]) -> bool:
+    """Whether there is no answer but that of whoever stands by."""
+    return bool(health["slots"]["busy"] + health["slots"]["waiting"] <= 1)
+
+
+async def until_health(besieged: Besieged, wanted: Callable[[dict[str, Any]], bool]) -> None:
     while True:
-        slots = (await besieged.served.health(besieged.session))["slots"]
-        if slots["busy"] + slots["waiting"] <= 1:
+        if wanted(await besieged.served.health(besieged.session)):
             return
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
 
 
 async def abandoned_calls(besieged: Besieged) -> None:
@@ -235,15 +242,20 @@ async def listeners(besieged: Besieged) -> None:
 # Processes
 
 
-async def deep_tree(besieged: Besieged) -> None:
-    script = besieged.home.path / "deep.sh"
-    script.write_text('[ "$1" = 0 ] && exec sleep 600\nsh "$0" $(($1 - 1))\n')
-    await leave(besieged, f"[[text:a]][[sh:sh {script} 1500]]", after=4.0)
+def tree(kind: str, size: int) -> Callable[[Besieged], Coroutine[Any, Any, None]]:
+    async def grow(besieged: Besieged) -> None:
+        grown = besieged.home.path / "agent" / "grown"
+        grown.unlink(missing_ok=True)
+        body = chat(f"[[tree:{kind} {size}]][[text:a]][[hang]]", stream=True)[1]
+        async with running(forget(besieged.post("/chat/completions", body))):
+            await until(grown.exists)
+        await until(lambda: len(besieged.home.processes()) < 8)
+
+    return grow
 
 
-async def wide_tree(besieged: Besieged) -> None:
-    command = "for n in $(seq 1500); do sleep 600 & done; wait"
-    await leave(besieged, f"[[text:a]][[sh:{command}]]", after=3.0)
+async def forget(work: Coroutine[Any, Any, object]) -> None:
+    await work
 
 
 async def daemon(besieged: Besieged) -> None:
@@ -259,6 +271,53 @@ async def leave(besieged: Besieged, steps: str, after: float) -> None:
         await besieged.post("/chat/completions", body, timeout=aiohttp.ClientTimeout(after))
     # The gateway and its guardian, and whoever stands by.
     await until(lambda: len(besieged.home.processes()) < 8)
+
+
+# MCP servers
+
+
+@asynccontextmanager
+async def rogues(home: Home) -> AsyncIterator[None]:
+    """Local and remote MCP servers that go astray; one in good order is among them."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    local = {"type": "local", "environment": {"FAKE_MCP_HOME": str(home.path)}}
+    servers: dict[str, Any] = {
+        vice: local | {"command": [sys.executable, str(BRIDGE / "fake_server.py"), vice]}
+        for vice in ("good", "traps", "ten-thousand", "wordy", "schemas", "floods")
+    }
+    servers["rogue"] = {"type": "remote", "url": f"http://127.0.0.1:{port}/mcp", "timeout": 3000}
+    folder = home.path / "config" / "opencode"
+    folder.mkdir(parents=True)
+    (folder / "opencode.json").write_bytes(orjson.dumps({"mcp": servers}))
+    program = str(BRIDGE / "rogue_server.py")
+    process = await asyncio.create_subprocess_exec(sys.executable, program, str(port), "storm")
+    try:
+        yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def call_rogues(besieged: Besieged) -> None:
+    """Whatever they answer, a call of a tool ends, and says what became of it."""
+    asked = [f"rogue__{name}" for name in ("endless", "bomb", "eventful", "values", "parts")]
+    await until_health(besieged, lambda health: health["mcp"]["servers"] > 5)
+    async with asyncio.TaskGroup() as calls:
+        for name in (
+            *asked,
+            "rogue__drip",
+            "traps__slow",
+            "traps__doubling",
+            "good__echo",
+            "ten-thousand__tool_1",
+        ):
+            path = f"/tools/mcp__{name}/call"
+            body = {"arguments": {"text": "hello"}}
+            calls.create_task(besieged.expect([200, 404, 502], path, body))
+
+
+# Files
 
 
 async def tmp_cleaner(besieged: Besieged) -> None:
@@ -296,9 +355,12 @@ SCENES = (
         "connections without end", connections_without_end, through=("prlimit", "--nofile=256:256")
     ),
     Scene("a thousand listeners", listeners),
-    Scene("a tree 1,500 deep", deep_tree),
-    Scene("a tree 1,500 wide", wide_tree),
-    Scene("a tree 1,500 deep, SIGKILL", deep_tree, ending=signal.SIGKILL),
+    Scene("MCP servers that go astray", call_rogues, ("--mcp-call-endpoint",), rogues),
+    Scene("a tree 1,500 deep", tree("deep", 1500)),
+    Scene("a tree 1,500 deep, SIGKILL", tree("deep", 1500), ending=signal.SIGKILL),
+    Scene("a tree 1,500 wide", tree("wide", 1500)),
+    Scene("a tree that grows again", tree("stubborn", 100)),
+    Scene("a tree that runs away", tree("fleeing", 10), ending=signal.SIGKILL),
     Scene("a daemon", daemon, ending=signal.SIGKILL),
     Scene("a cleaner of temporary files", tmp_cleaner, hits_others=True),
 )

@@ -47,6 +47,13 @@ def test_every_command_and_endpoint_is_in_the_docs() -> None:
         assert f"## {name}\n" in (ROOT / "docs" / "configuration.md").read_text()
 
 
+def test_every_attack_names_tests_that_exist() -> None:
+    named = re.findall(r"`(test_\w+)`", (ROOT / "docs" / "security.md").read_text())
+    sources = "\n".join(path.read_text() for path in TESTS.rglob("*.py"))
+    assert len(named) > 40
+    assert [name for name in named if f"def {name}(" not in sources] == []
+
+
 class Noting(dict[str, Any]):
     """A request body that notes what is looked for in it."""
 
