@@ -100,8 +100,8 @@ class FakeAgent:
         return [json.loads(note.read_text()) for note in notes]
 
     def runs(self) -> list[dict[str, Any]]:
-        """The starts that were asked to answer a prompt."""
-        return [call for call in self.calls() if call["prompt"] is not None]
+        """The starts that were given a prompt. A spare that is sent away reads an empty one."""
+        return [call for call in self.calls() if call["prompt"]]
 
     def processes(self) -> list[int]:
         """The agents that answer, and their children, as far as they live."""

@@ -377,23 +377,6 @@ async def test_a_grandchild_without_any_mark_dies_with_a_killed_gateway(fake: Fa
         await eventually(lambda: not _is_alive(fake))
 
 
-async def test_an_orphan_that_outlived_its_agent_dies_with_a_killed_gateway(
-    fake: FakeAgent,
-) -> None:
-    async with (
-        gateway_process(fake) as (process, url),
-        streaming(url, "[[text:one]][[hang]]") as running,
-    ):
-        await anext(frames_of(running))
-        async with streaming(url, "[[stranger]][[exit:1]]") as other:
-            await other.read()
-        await eventually(lambda: len(fake.processes()) == 1)
-        assert _is_alive(fake)
-        process.kill()
-        await process.wait()
-        await eventually(lambda: not _is_alive(fake))
-
-
 async def test_an_orphan_of_which_a_killed_gateway_never_knew_dies_with_it(
     fake: FakeAgent,
 ) -> None:
