@@ -41,8 +41,8 @@ SCENE_SECONDS = 90.0
 INTO_THE_ATTACK = 1.0
 # Some bodies of 50 MB, and what becomes of them.
 PEAK_KB = 600_000
-# What Python keeps for itself of what it has used.
-GROWTH_KB = 60_000
+# What the allocator keeps for itself of what was used: an answer of 64 MB, among others.
+GROWTH_KB = 100_000
 GROWTH_DESCRIPTORS = 12
 BYSTANDER = "[[slowly:40]]"
 BYSTANDER_WORDS = "".join(f"{number} " for number in range(40))
@@ -87,6 +87,8 @@ class Scene:
     name: str
     attack: Callable[[Besieged], Coroutine[Any, Any, None]]
     flags: Sequence[str] = ()
+    # What comes first: whatever it takes of memory and descriptors is no trace of the attack.
+    before: Callable[[Besieged], Coroutine[Any, Any, None]] | None = None
     # What is there for as long as the gateway.
     beside: Callable[[Home], AbstractAsyncContextManager[None]] = lambda home: nullcontext()
     # Whether it may well hit the answers of others: those of whoever works in what it removes.
@@ -139,6 +141,8 @@ async def play(scene: Scene, home: Home, patience: float = 20.0) -> Besieged:
         besieged = Besieged(home, served, session)
         async with session:
             await besieged.expect([200], *chat("[[text:hello]]", stream=False))
+            if scene.before is not None:
+                await scene.before(besieged)
             before = served.resident_kb(), served.descriptors()
             await endure(scene, besieged)
             await check_rest(besieged, patience, *before)
@@ -199,11 +203,15 @@ async def check_nothing_stays(besieged: Besieged, patience: float) -> None:
                 os.kill(pid, signal.SIGKILL)
     if not await settled(lambda: not home.scratch(), patience):
         besieged.violations.append(f"directories remain: {home.scratch()}")
-    besieged.violations += [
-        line.decode("utf-8", "replace")
-        for line in bytes(besieged.served.log).splitlines()
-        if any(mark in line for mark in SUSPICIOUS)
-    ][:5]
+    besieged.violations += suspicious(bytes(besieged.served.log))
+
+
+def suspicious(log: bytes) -> list[str]:
+    """The first place in the log that a healthy gateway's would not have, with what follows."""
+    lines = log.decode("utf-8", "replace").splitlines()
+    marks = [mark.decode() for mark in SUSPICIOUS]
+    found = (at for at, line in enumerate(lines) if any(mark in line for mark in marks))
+    return [" / ".join(lines[max(0, at - 1) : at + 30]) for at in found][:1]
 
 
 async def besiege(scenes: Sequence[Scene]) -> AsyncIterator[tuple[Scene, Besieged, float]]:
