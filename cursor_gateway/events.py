@@ -84,8 +84,10 @@ class Events:
         """For as long as anybody listens."""
         silent = 0
         try:
-            while self._listeners and not self._stopping.done():
+            while self._listeners:
                 await asyncio.wait({self._stopping}, timeout=_LOOKS_EVERY)
+                if self._stopping.done():
+                    return  # what the state is made of is being taken down
                 await self._prepare()
                 silent = 0 if self._look() else silent + 1
                 if silent % _SILENT_LOOKS == 0:

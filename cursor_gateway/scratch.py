@@ -112,7 +112,9 @@ class Scratch:
         self.fault = ScratchUnusable(why)
         return ScratchUnusable(why)
 
-    def remove(self) -> None:
+    async def remove(self) -> None:
+        if self._looking is not None:  # it makes a directory there, and takes it away again
+            await asyncio.wait({self._looking}, timeout=LOOK_WAIT)
         if self.is_there():
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._descriptor)

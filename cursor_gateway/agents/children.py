@@ -108,7 +108,7 @@ class Children:
                 log.error("agent %d could not be stopped", child.pid, exc_info=error)
             self._forget(child)
         await self._end_orphans()
-        self.root.remove()
+        await self.root.remove()
         await asyncio.to_thread(self.transcripts.close)
         await self._guardian.dismiss()
         self._readiness.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from cursor_gateway.workspaces import Workspace, Workspaces
 def workspace() -> Iterator[Workspace]:
     scratch = Scratch("cursor-gateway-")
     yield Workspaces(scratch, "", ()).take(None)
-    scratch.remove()
+    asyncio.run(scratch.remove())
 
 
 @pytest.mark.parametrize(
