@@ -43,8 +43,8 @@ CALLS_HOME = {
     # Telemetry.
     "cline": {"data.cline.bot", "otel.cline.bot"},
     "qwen-code": {"gb4w8c3ygj-default-sea.rum.aliyuncs.com"},
-    # Prices of models.
-    "aider": {"raw.githubusercontent.com"},
+    # Prices of models, and telemetry for some users, whom it draws by lot.
+    "aider": {"raw.githubusercontent.com", "us.i.posthog.com"},
     # The table by which it counts tokens.
     "gptme": {"openaipublic.blob.core.windows.net"},
 }
