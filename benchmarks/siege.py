@@ -41,8 +41,8 @@ SCENE_SECONDS = 90.0
 INTO_THE_ATTACK = 1.0
 # Some bodies of 50 MB, and what becomes of them.
 PEAK_KB = 600_000
-# What the allocator keeps for itself of what was used: an answer of 64 MB, among others.
-GROWTH_KB = 100_000
+# What the allocator keeps for itself of two answers of 64 MB at once.
+GROWTH_KB = 150_000
 GROWTH_DESCRIPTORS = 12
 BYSTANDER = "[[slowly:40]]"
 BYSTANDER_WORDS = "".join(f"{number} " for number in range(40))
