@@ -355,6 +355,28 @@ async def test_a_grandchild_without_any_mark_dies_after_the_end(
         await eventually(lambda: not _is_alive(fake))
 
 
+# A machine that does not let the number of a run be written among the limits of an agent.
+NO_NUMBERS = (
+    sys.executable,
+    "-c",
+    "import os, resource, sys; resource.setrlimit(10, (0, 0)); os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no numbers")
+async def test_where_no_numbers_can_be_written_an_orphan_dies_when_all_agents_are_gone(
+    fake: FakeAgent,
+) -> None:
+    async with gateway_process(fake, launcher=NO_NUMBERS) as (_, url):
+        async with streaming(url, "[[text:one]][[hang]]") as running:
+            await anext(frames_of(running))
+            async with streaming(url, "[[stranger]][[exit:1]]") as other:
+                await other.read()
+            await eventually(lambda: len(fake.processes()) == 1)
+            assert _is_alive(fake), "nobody could say whose it is"
+        await eventually(lambda: not _is_alive(fake))
+
+
 async def test_an_orphan_is_left_alone_while_its_agent_may_live(fake: FakeAgent) -> None:
     async with gateway_process(fake) as (_, url):
         async with streaming(url, "[[stranger]][[text:one]][[hang]]") as running:
