@@ -24,14 +24,12 @@ import orjson
 from hypothesis import strategies as st
 
 from benchmarks.fuzz_schemas import read_schema, schemas_and_documents
-from cursor_gateway.agents.run import Order
-from cursor_gateway.body import parse_body
-from cursor_gateway.core import mcp_config
-from cursor_gateway.core.agent_stream import AgentStream
-from cursor_gateway.core.agent_text import classify_failure, is_config_race, parse_status
+from cursor_gateway.agents.cursor.run import RunSpec
+from cursor_gateway.agents.cursor.stream import AgentStream
+from cursor_gateway.agents.cursor.texts import classify_failure, is_config_race, parse_status
+from cursor_gateway.core.client_habits import restored
 from cursor_gateway.core.conversation import ToolResult, ToolSpec
 from cursor_gateway.core.events import Event, Finished
-from cursor_gateway.core.habits import restored
 from cursor_gateway.core.history import history_of
 from cursor_gateway.core.models import Model, resolve
 from cursor_gateway.core.prompt import render
@@ -41,7 +39,9 @@ from cursor_gateway.core.tool_text import ToolTextParser
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.dialects import DIALECTS, Exchange, chat
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.relay import Relay
+from cursor_gateway.mcp_bridge import config
+from cursor_gateway.relay.server import Relay
+from cursor_gateway.web.body import parse_body
 
 ROUNDS = 20_000
 BASH = ToolSpec("bash", "", {"type": "object", "properties": {"command": {"type": "string"}}})
@@ -151,7 +151,7 @@ def answer_to(exchange: Exchange) -> None:
     conversation = exchange.conversation
     prompt = render(conversation)
     prompt.text.encode()
-    hash(Order(conversation, "auto").kind)
+    hash(RunSpec(conversation, "auto").kind)
     history_of(restored(conversation.messages))
     orjson.dumps([tool["name"] for tool in RelayedTools(conversation.tools).listing()])
     name = conversation.tools[0].name if conversation.tools else "bash"
@@ -235,8 +235,8 @@ def read_json_answer(answer: str) -> None:
 
 def read_configuration(text: str) -> None:
     for is_opencode in (True, False):
-        file = mcp_config.ConfigFile("/x/opencode.json", text, is_opencode)
-        found = mcp_config.parse([file, file], {"HOME": "/x"}, _unreadable)
+        file = config.ConfigFile("/x/opencode.json", text, is_opencode)
+        found = config.parse([file, file], {"HOME": "/x"}, _unreadable)
         for server in found.servers:
             assert all(isinstance(secret, str) for secret in server.secrets)
 
@@ -260,7 +260,7 @@ class FuzzedRelay:
         await self.relay.start()
         deep = ToolSpec("deep", "", orjson.loads(json_text("@200@")))
         ids = (f"call_{number}" for number in itertools.count())
-        line = self.relay.open_line([BASH, deep], lambda: next(ids))
+        line = self.relay.open_session([BASH, deep], lambda: next(ids))
         (server,) = self.relay.configuration(line)["mcpServers"].values()
         self._url, self._headers = server["url"], server["headers"]
         self._session = aiohttp.ClientSession()

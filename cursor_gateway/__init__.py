@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cursor_gateway.server import running
+    from cursor_gateway.web.server import running
 
 __version__ = "0.1.0"
 
@@ -15,7 +15,7 @@ __all__ = ["__version__", "running"]
 def __getattr__(name: str) -> object:
     # The server and all it needs are loaded when someone asks, not when the CLI prints its help.
     if name == "running":
-        from cursor_gateway.server import running
+        from cursor_gateway.web.server import running
 
         return running
     raise AttributeError(name)

@@ -1,3 +1,3 @@
-from cursor_gateway.cli import main
+from cursor_gateway.cli.main import main
 
 main()

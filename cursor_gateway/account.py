@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from cursor_gateway.agents.cursor_cli import CursorCli
-from cursor_gateway.agents.transcripts import config_folders
+from cursor_gateway.agents.cursor.cli import CursorCli
+from cursor_gateway.agents.cursor.texts import ModelList, SignIn
+from cursor_gateway.agents.cursor.transcripts import config_folders
 from cursor_gateway.background import in_background
-from cursor_gateway.core.agent_text import ModelList, SignIn
 from cursor_gateway.core.models import Model, checked, resolve
 from cursor_gateway.errors import (
     AgentFailed,
@@ -52,7 +52,7 @@ RETRIED_AFTER = 30.0
 FIRST_CHECK_WAIT = 2.0
 
 
-class Remembered(Generic[T]):
+class CachedValue(Generic[T]):
     """A value that is slow to get: kept, refreshed by one at a time, old rather than late."""
 
     def __init__(self, fetch: Callable[[], Awaitable[T]]) -> None:
@@ -139,9 +139,9 @@ class Account:
     def __init__(self, agent: CursorCli, settings: Settings) -> None:
         self._agent = agent
         self._aliases = settings.aliases
-        self._sign_in: Remembered[SignIn] = Remembered(self._check_sign_in)
-        self._models: Remembered[ModelList] = Remembered(self._list_models)
-        self._version: Remembered[str] = Remembered(agent.version)
+        self._sign_in: CachedValue[SignIn] = CachedValue(self._check_sign_in)
+        self._models: CachedValue[ModelList] = CachedValue(self._list_models)
+        self._version: CachedValue[str] = CachedValue(agent.version)
         self._watching: asyncio.Task[None] | None = None
         # How often somebody was found signed in when nobody or somebody else had been.
         self.sign_ins = 0

@@ -12,32 +12,32 @@ from typing import Any
 
 from cursor_gateway import __version__
 from cursor_gateway.account import Account
-from cursor_gateway.agents.chats import Chat
-from cursor_gateway.agents.child import TERM_GRACE
-from cursor_gateway.agents.children import Children
-from cursor_gateway.agents.cursor_cli import CursorCli
-from cursor_gateway.agents.permissions import agent_reads
-from cursor_gateway.agents.run import Order, Run, StartOver
-from cursor_gateway.agents.transcripts import Transcripts
-from cursor_gateway.agents.version_effects import relay_hold, warnings
-from cursor_gateway.agents.version_facts import KnownVersions, VersionFacts, known_facts
+from cursor_gateway.agents.cursor.chats import Chat
+from cursor_gateway.agents.cursor.cli import CursorCli
+from cursor_gateway.agents.cursor.permissions import agent_reads
+from cursor_gateway.agents.cursor.run import Run, RunSpec, StartOver
+from cursor_gateway.agents.cursor.tool_channel import ToolChannel
+from cursor_gateway.agents.cursor.transcripts import Transcripts
+from cursor_gateway.agents.cursor.version_effects import relay_hold, warnings
+from cursor_gateway.agents.cursor.version_facts import KnownVersions, VersionFacts, known_facts
 from cursor_gateway.background import in_background
+from cursor_gateway.core.bridged_calls import Errands
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
-from cursor_gateway.core.errands import Errands
 from cursor_gateway.core.events import Event
 from cursor_gateway.core.history import Answer
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
-from cursor_gateway.journal import Record
-from cursor_gateway.mcp_bridge import Bridge
-from cursor_gateway.presence import state_folder, versions_folder
+from cursor_gateway.journal.record import Record
+from cursor_gateway.mcp_bridge.bridge import Bridge
+from cursor_gateway.processes.child import TERM_GRACE
+from cursor_gateway.processes.children import Children
 from cursor_gateway.recent_failures import RecentFailures
-from cursor_gateway.relay import Relay
-from cursor_gateway.sessions import Ask, Sessions
+from cursor_gateway.relay.server import Relay
+from cursor_gateway.running_gateways import state_folder, versions_folder
+from cursor_gateway.sessions import Sessions, TurnRequest
 from cursor_gateway.settings import Settings
-from cursor_gateway.tool_channel import ToolChannel
 from cursor_gateway.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class Gateway:
         caller: str,
         may_resume: bool,
         may_bridge: bool,
-    ) -> Ask:
+    ) -> TurnRequest:
         """What is asked for, if there is anybody to ask."""
         self.agent.locate()
         model = await self.account.resolve(conversation.model)
@@ -157,7 +157,7 @@ class Gateway:
             # The client acts, on its own files. The agent has no business in any directory.
             directory = None
         may_resume = may_resume and self._settings.session_reuse
-        return Ask(conversation, model, directory, caller, may_resume)
+        return TurnRequest(conversation, model, directory, caller, may_resume)
 
     def _turn(self, conversation: Conversation) -> Turn:
         return Turn(
@@ -178,7 +178,9 @@ class Gateway:
             return conversation
         return replace(conversation, tools=conversation.tools + bridged)
 
-    async def _run_errands(self, ask: Ask, turn: Turn, events: Sequence[Event] = ()) -> None:
+    async def _run_errands(
+        self, ask: TurnRequest, turn: Turn, events: Sequence[Event] = ()
+    ) -> None:
         """If there are any; `events` is what the client gets once they are done."""
         calls = tuple(turn.errands)
         if not calls:
@@ -188,27 +190,27 @@ class Gateway:
         beside = [event.id for event in events if isinstance(event, ToolCall)]
         self._errands.remember(ask.caller, beside, calls, results)
 
-    def _continued(self, ask: Ask, record: Record) -> Run | None:
+    def _continued(self, ask: TurnRequest, record: Record) -> Run | None:
         """The agent that waits for what `ask` brings."""
         run = self._sessions.continued(ask)
         if run is not None and run.child is not None:
             record.had("continued", run.child)
         return run
 
-    def _started(self, ask: Ask, record: Record) -> Run:
+    def _started(self, ask: TurnRequest, record: Record) -> Run:
         """An agent that goes on with a chat, or reads everything."""
         return self.agent.start(self._order(ask, *self._sessions.resumed(ask)), record)
 
-    def _order(self, ask: Ask, chat: Chat | None = None, known: int = 0) -> Order:
+    def _order(self, ask: TurnRequest, chat: Chat | None = None, known: int = 0) -> RunSpec:
         conversation = self._errands.woven(ask.caller, ask.conversation)
         by_relay = self._is_by_relay(ask)
-        return Order(conversation, ask.model, ask.directory, ask.caller, by_relay, chat, known)
+        return RunSpec(conversation, ask.model, ask.directory, ask.caller, by_relay, chat, known)
 
-    def _is_by_relay(self, ask: Ask) -> bool:
+    def _is_by_relay(self, ask: TurnRequest) -> bool:
         return bool(ask.conversation.callable_tools) and self._channel.is_relay(self.agent.locate())
 
     def _start_over(
-        self, ask: Ask, run: Run, turn: Turn, refusal: StartOver, record: Record
+        self, ask: TurnRequest, run: Run, turn: Turn, refusal: StartOver, record: Record
     ) -> Run:
         """The same for an agent that reads everything, by the channel that it knows."""
         order = replace(run.order, chat=None, known=0)
@@ -224,7 +226,7 @@ class Gateway:
         turn.begin(order.conversation)
         return self.agent.start(order, record)
 
-    def _ask_again(self, ask: Ask, run: Run, turn: Turn, record: Record) -> Run:
+    def _ask_again(self, ask: TurnRequest, run: Run, turn: Turn, record: Record) -> Run:
         """Another agent, which also reads what was wrong with the answer of this one, or what was
         done for it; it goes on from where this one ended, if it did."""
         order = self._order(ask)
@@ -250,7 +252,9 @@ class Gateway:
         if isinstance(error, NotAuthenticated):
             self.account.doubt_sign_in()
 
-    def _leave(self, ask: Ask, run: Run, turn: Turn, told: Answer, loop: Loop | None) -> None:
+    def _leave(
+        self, ask: TurnRequest, run: Run, turn: Turn, told: Answer, loop: Loop | None
+    ) -> None:
         """What becomes of the agent when its answer is over."""
         self._note_loop(loop)
         self.account.trust_sign_in()
@@ -266,13 +270,13 @@ class Gateway:
             self.agent.end(run)
         self._prepare(ask, chat)
 
-    def _prepare(self, ask: Ask, chat: Chat | None) -> None:
+    def _prepare(self, ask: TurnRequest, chat: Chat | None) -> None:
         """Have an agent ready for what comes next: this conversation again, if it looks like one
         that goes on, or else another one like it."""
         goes_on = ask.conversation.tools or ask.past_and_news[0]
         chat = chat if chat and goes_on and self.agent.chats.is_there(chat) else None
         empty = replace(ask.conversation, messages=())
-        order = Order(empty, ask.model, ask.directory, ask.caller, self._is_by_relay(ask), chat)
+        order = RunSpec(empty, ask.model, ask.directory, ask.caller, self._is_by_relay(ask), chat)
         self.agent.spares.want(order)
 
     def _note_loop(self, loop: Loop | None) -> None:
@@ -340,7 +344,7 @@ class Gateway:
         await self._children.close(0.0 if at_once else TERM_GRACE)
 
 
-def _channel_of(ask: Ask, run: Run, turn: Turn) -> str:
+def _channel_of(ask: TurnRequest, run: Run, turn: Turn) -> str:
     if not ask.conversation.callable_tools:
         return "none"
     return turn.channel or ("relay" if run.line else "text")

@@ -9,9 +9,9 @@ import signal
 from collections.abc import Callable, Mapping
 
 from cursor_gateway.connections import pass_over_accepts
-from cursor_gateway.presence import Presence, announced
-from cursor_gateway.server import Server, serving
+from cursor_gateway.running_gateways import RunningGateway, announced
 from cursor_gateway.settings import Settings
+from cursor_gateway.web.server import Server, serving
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,9 @@ async def serve_until_signal(
                 signals.put_nowait(None)
 
         loop.add_signal_handler(signal.SIGHUP, hang_up)
-        with announced(Presence(os.getpid(), settings.host, server.port, server.base_url), env):
+        with announced(
+            RunningGateway(os.getpid(), settings.host, server.port, server.base_url), env
+        ):
             announce(server)
             await signals.get()
         log.info("finishing what is running; once more to stop at once")

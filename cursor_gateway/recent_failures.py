@@ -40,7 +40,7 @@ from cursor_gateway.errors import (
     TooManyRequests,
     Unavailable,
 )
-from cursor_gateway.sessions import Ask
+from cursor_gateway.sessions import TurnRequest
 
 T = TypeVar("T")
 
@@ -116,11 +116,11 @@ class RecentFailures:
         # By caller, model and directory.
         self._trials: _Newest[_Trial] = _Newest()
 
-    def attempt(self, ask: Ask) -> _Attempt:
+    def attempt(self, ask: TurnRequest) -> _Attempt:
         """Within it an agent answers `ask`; entering it raises what is known to come of that."""
         return _Attempt(self, ask)
 
-    async def check(self, ask: Ask) -> _Trial | None:
+    async def check(self, ask: TurnRequest) -> _Trial | None:
         """Raises what is remembered; what this attempt tries for others, if it repeats anything."""
         if not self._refusals and not self._conversations:
             return None
@@ -134,7 +134,7 @@ class RecentFailures:
         _raise_final(failing, trial)
         return trial
 
-    def failed(self, ask: Ask, error: GatewayError, trial: _Trial | None) -> GatewayError:
+    def failed(self, ask: TurnRequest, error: GatewayError, trial: _Trial | None) -> GatewayError:
         """Remembers it; what the client is told instead."""
         # Without its traceback, which would keep the whole conversation.
         now, kept = monotonic(), copy(error)
@@ -149,13 +149,13 @@ class RecentFailures:
             self._refusals.put(scope, _Refusal(kept, now + lasts, self._sign_ins()))
         return error
 
-    def answered(self, ask: Ask) -> None:
+    def answered(self, ask: TurnRequest) -> None:
         if self._conversations:
             self._conversations.pop(_conversation(ask), None)
         self._refusals.pop(_ACCOUNT, None)
         self._refusals.pop(("model", ask.model), None)
 
-    def _raise_refusal(self, ask: Ask, conversation: Hashable) -> None:
+    def _raise_refusal(self, ask: TurnRequest, conversation: Hashable) -> None:
         now = monotonic()
         for scope in (_ACCOUNT, ("model", ask.model), ("conversation", conversation)):
             refusal = self._refusals.get(scope)
@@ -178,7 +178,7 @@ def _raise_final(failing: _Streak, trial: _Trial) -> None:
 
 
 class _Attempt:
-    def __init__(self, failures: RecentFailures, ask: Ask) -> None:
+    def __init__(self, failures: RecentFailures, ask: TurnRequest) -> None:
         self._failures = failures
         self._ask = ask
         self._trial: _Trial | None = None
@@ -206,7 +206,7 @@ class _Attempt:
             self._ended.set()
 
 
-def _refused(error: GatewayError, ask: Ask) -> Hashable | None:
+def _refused(error: GatewayError, ask: TurnRequest) -> Hashable | None:
     """For whom Cursor will say no again; None if it may say yes."""
     if isinstance(error, _OF_THE_SIGN_IN):
         return _ACCOUNT
@@ -217,7 +217,7 @@ def _refused(error: GatewayError, ask: Ask) -> Hashable | None:
     return None
 
 
-def _conversation(ask: Ask) -> Hashable:
+def _conversation(ask: TurnRequest) -> Hashable:
     return ask.scope, ask.whole.said
 
 

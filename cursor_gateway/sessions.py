@@ -21,20 +21,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cursor_gateway.agents import resources
-from cursor_gateway.agents.chats import Chat
-from cursor_gateway.agents.cursor_cli import CursorCli
-from cursor_gateway.agents.run import Run
+from cursor_gateway.agents.cursor.chats import Chat
+from cursor_gateway.agents.cursor.cli import CursorCli
+from cursor_gateway.agents.cursor.run import Run
 from cursor_gateway.core.call_ids import CallIds
+from cursor_gateway.core.client_habits import ends_the_task, restored
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
-from cursor_gateway.core.habits import ends_the_task, restored
-from cursor_gateway.core.history import (
-    History,
-    history_of,
-    reminders,
-    session_name,
-    split,
-)
+from cursor_gateway.core.history import History, history_of, reminders, session_name, split
+from cursor_gateway.processes import resources
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +44,7 @@ _LEFT_OUT = (
 
 
 @dataclass(frozen=True)
-class Ask:
+class TurnRequest:
     """A conversation, and all that must be the same for it to go on."""
 
     conversation: Conversation
@@ -137,7 +131,7 @@ class Sessions:
 
     # Runs that wait for results
 
-    def park(self, ask: Ask, run: Run, seen: History, calls: Sequence[ToolCall]) -> None:
+    def park(self, ask: TurnRequest, run: Run, seen: History, calls: Sequence[ToolCall]) -> None:
         self._make_room_for_waiting()
         if not self._most:
             self._agent.end(run)
@@ -173,7 +167,7 @@ class Sessions:
         self._gave_way += 1
         return self._stop(oldest)
 
-    def continued(self, ask: Ask) -> Run | None:
+    def continued(self, ask: TurnRequest) -> Run | None:
         """The run that waits for the results that `ask` brings, told of them."""
         past, news = ask.past_and_news
         if not past and not self._parked:
@@ -210,7 +204,7 @@ class Sessions:
     def _mismatch(
         self,
         parked: _Parked,
-        ask: Ask,
+        ask: TurnRequest,
         brought: set[str],
         news: Sequence[Message],
     ) -> str:
@@ -248,7 +242,7 @@ class Sessions:
 
     # Chats that wait for the user
 
-    def keep(self, ask: Ask, run: Run, seen: History) -> Chat | None:
+    def keep(self, ask: TurnRequest, run: Run, seen: History) -> Chat | None:
         if not ask.may_resume:
             self._agent.end(run)
             return None
@@ -271,7 +265,7 @@ class Sessions:
             self._kept[key] = kept
         return chat
 
-    def resumed(self, ask: Ask) -> tuple[Chat | None, int]:
+    def resumed(self, ask: TurnRequest) -> tuple[Chat | None, int]:
         """The chat that `ask` goes on with, if any, and how many of its messages are in there."""
         if not ask.may_resume:
             return None, 0
@@ -314,7 +308,7 @@ class Sessions:
         return next(iter(self._kept.values()))
 
 
-def _instructions(ask: Ask) -> History:
+def _instructions(ask: TurnRequest) -> History:
     """What its system messages say: a named session with others is another one."""
     return history_of(m for m in ask.conversation.messages if m.role == "system")
 

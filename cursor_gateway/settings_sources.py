@@ -12,12 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cursor_gateway.foreign_files import MAX_BYTES
-from cursor_gateway.redaction import (
-    OUTGOING,
-    named_secrets,
-    secrets_in_address,
-    secrets_in_command,
-)
+from cursor_gateway.redaction import OUTGOING, named_secrets, secrets_in_address, secrets_in_command
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, SettingsError
 
 _PREFIX = "CURSOR_GATEWAY_"

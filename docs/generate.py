@@ -12,13 +12,13 @@ from pathlib import Path
 import click
 
 from cursor_gateway import errors
-from cursor_gateway.cli import cli
-from cursor_gateway.clients import CLIENTS
-from cursor_gateway.core.native_tools import TABLE
+from cursor_gateway.agents.cursor.native_tools import TABLE
+from cursor_gateway.cli.main import cli
+from cursor_gateway.clients.table import CLIENTS
 from cursor_gateway.dialects.error_status import HABITS, SDKS, SHOWN, Habit
-from cursor_gateway.doctor_checks import CHECKS
-from cursor_gateway.doctor_probes import probes
-from cursor_gateway.metrics import FAMILIES, PREFIX
+from cursor_gateway.doctor.checks import CHECKS
+from cursor_gateway.doctor.probes import probes
+from cursor_gateway.journal.metrics import FAMILIES, PREFIX
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, shown
 from docs.symptoms import GROUPS, Symptom
 
@@ -153,7 +153,7 @@ def tools_page() -> str:
         by_equivalents.setdefault(names, []).append(f"`{name}`")
     rows = [f"| {', '.join(ours)} | {theirs} |" for theirs, ours in by_equivalents.items()]
     table = [_TOOLS_HEAD, *rows, "| `mcp` | the tool's own name |"]
-    return _with_table("tools.md", "core/native_tools.py", table)
+    return _with_table("tools.md", "agents/cursor/native_tools.py", table)
 
 
 def observability_page() -> str:
@@ -162,7 +162,7 @@ def observability_page() -> str:
         f"| `{PREFIX}{name}` | {family.kind} | {', '.join(family.labels)} | {family.help} |"
         for name, family in FAMILIES.items()
     ]
-    return _with_table("observability.md", "metrics.py", [_METRICS_HEAD, *rows])
+    return _with_table("observability.md", "journal/metrics.py", [_METRICS_HEAD, *rows])
 
 
 def _with_table(page: str, source: str, table: Sequence[str]) -> str:

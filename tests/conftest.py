@@ -19,9 +19,9 @@ import aiohttp
 import hypothesis
 import pytest
 
-from cursor_gateway.agents import process_tree
-from cursor_gateway.server import Server, serving
+from cursor_gateway.processes import tree
 from cursor_gateway.settings_sources import load
+from cursor_gateway.web.server import Server, serving
 
 TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"
@@ -105,7 +105,7 @@ class FakeAgent:
 
     def processes(self) -> list[int]:
         """The agents that answer, and their children, as far as they live."""
-        return [pid for pid in process_tree.marked("") if self._is_ours(pid)]
+        return [pid for pid in tree.marked("") if self._is_ours(pid)]
 
     def _is_ours(self, pid: int) -> bool:
         try:

@@ -17,32 +17,21 @@ PURE = [
 ]
 IMPURE = {"asyncio", "aiohttp", "subprocess", "os", "socket", "time", "mcp", "click", "logging"}
 
-# Who may import whom: a module may use those to the right of it, and `errors`.
-ORDER = [
-    *("cli", "cli_logs", "cli_mcp", "cli_doctor", "terminal", "doctor_checks"),
-    *("doctor_clients", "doctor_cursor_files", "doctor_habits", "doctor_probes"),
-    *("doctor_relay_probes", "doctor_boundary_probes", "doctor_runs"),
-    *(
-        "doctor",
-        "lifetime",
-        "server",
-        "chat_socket",
-        "model_routes",
-        "kept_routes",
-        "page_routes",
-        "events",
-        "journal_routes",
-        "replay",
-        "refusals",
-        "protocol",
-        "delivery",
-    ),
-    *("gateway", "journal", "metrics", "journal_file", "account", "mcp_bridge", "mcp_server"),
-    *("mcp_connection", "mcp_http", "mcp_stdio", "mcp_line", "recent_failures", "sessions"),
-    *("tool_channel", "agents", "relay", "relay_messages", "connections", "workspaces"),
-    *("scratch", "background", "mcp_files", "response_store", "request_ids", "core", "errors"),
-    "redaction",
-]
+# Who may import whom: a module may use those of later rows, and those to its right in its own row.
+# Each folder and each file at the top stands in exactly one place.
+LAYERS = (
+    ("__init__", "__main__", "cli"),
+    ("doctor", "lifetime"),
+    ("web",),
+    ("gateway", "clients"),
+    ("recent_failures", "sessions", "account", "journal", "mcp_bridge"),
+    ("agents",),
+    ("workspaces", "scratch", "relay", "processes"),
+    ("settings_sources", "running_gateways", "foreign_files", "connections", "request_ids"),
+    ("background", "settings", "dialects", "core", "config_files"),
+    ("errors", "redaction"),
+)
+ORDER = [unit for layer in LAYERS for unit in layer]
 
 
 def imports(path: Path) -> set[str]:
@@ -63,29 +52,42 @@ def test_what_shall_be_pure_is_pure(path: Path) -> None:
     assert not any(name.startswith("cursor_gateway.settings") for name in used)
 
 
-def test_imports_go_one_way() -> None:
-    def layer(name: str) -> int | None:
-        part = name.removeprefix("cursor_gateway.").split(".")[0]
-        return ORDER.index(part) if part in ORDER else None
+def unit_of(name: str) -> str:
+    """The folder or the file at the top that a dotted name lies in."""
+    return name.removeprefix("cursor_gateway.").split(".")[0]
 
-    for path in MODULES:
-        own = layer(".".join(("cursor_gateway", *path.relative_to(PACKAGE).with_suffix("").parts)))
-        for name in imports(path):
-            used = layer(name) if name.startswith("cursor_gateway.") else None
-            if own is not None and used is not None:
-                assert used >= own, f"{path.name} imports {name}"
+
+def test_every_module_belongs_to_one_layer() -> None:
+    units = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
+    assert units == set(ORDER)
+    assert len(ORDER) == len(set(ORDER))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_one_way(path: Path) -> None:
+    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    for name in imports(path):
+        # `cursor_gateway` itself holds the version, which everybody may have.
+        if name.startswith("cursor_gateway.") and unit_of(name) in ORDER:
+            assert ORDER.index(unit_of(name)) >= ORDER.index(own), name
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("__init__.py")), ids=lambda path: path.parent.name
+)
+def test_every_folder_states_its_law_or_axis(path: Path) -> None:
+    words = ast.get_docstring(ast.parse(path.read_text()))
+    assert words and (path.parent == PACKAGE or words.startswith(("Law: ", "Axis: "))), words
 
 
 def test_dialects_are_known_at_the_edge_only() -> None:
     knowing = {
-        path.stem
+        path
         for path in MODULES
         if path.parent.name != "dialects"
         and any(name.startswith("cursor_gateway.dialects") for name in imports(path))
     }
-    routes = {"server", "chat_socket", "model_routes", "kept_routes", "replay"}
-    edge = routes | {"refusals", "protocol", "delivery", "cli"}
-    assert knowing == edge
+    assert {path.relative_to(PACKAGE).parts[0] for path in knowing} == {"web", "cli"}
 
 
 def test_what_commands_print_has_one_exit() -> None:
@@ -109,10 +111,10 @@ def test_mcp_is_imported_behind_one_module() -> None:
     importing = {
         path.stem for path in MODULES if {name.split(".")[0] for name in imports(path)} & heavy
     }
-    behind = {"mcp_http", "mcp_stdio", "mcp_line"}
-    assert importing == {"mcp_connection"} | behind
+    behind = {"http", "stdio", "bounded_stream"}
+    assert importing == {"connection"} | behind
     for path in MODULES:
-        used = {name.removeprefix("cursor_gateway.") for name in imports(path)}
+        used = {name.removeprefix("cursor_gateway.mcp_bridge.") for name in imports(path)}
         assert path.stem in importing or not used & behind, path.stem
 
 
@@ -129,9 +131,9 @@ def test_no_task_is_started_whose_failure_nobody_would_see() -> None:
 def test_the_wall_clock_tells_dates_only() -> None:
     """It may jump; who waits, or lets something expire, asks another."""
     reading = {path.stem for path in MODULES if "time.time" in path.read_text()}
-    dates = {"cli", "delivery", "journal", "model_routes", "demo"}
+    dates = {"main", "delivery", "record", "models", "demo"}
     # It compares with the date of a file.
-    assert reading <= dates | {"doctor_checks"}
+    assert reading <= dates | {"checks"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

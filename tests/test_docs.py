@@ -12,9 +12,9 @@ from typing import Any
 import click
 import pytest
 
-from cursor_gateway.cli import cli
+from cursor_gateway.cli.main import cli
 from cursor_gateway.dialects import DIALECTS, Dialect
-from cursor_gateway.doctor_checks import CHECKS
+from cursor_gateway.doctor.checks import CHECKS
 from cursor_gateway.errors import UnsupportedParameter
 from cursor_gateway.settings import FIELDS
 from docs.generate import PAGES, error_classes

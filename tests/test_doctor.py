@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.agents import process_tree
-from cursor_gateway.agents.version_facts import VersionFacts, write_facts
-from cursor_gateway.clients import CLIENTS
-from cursor_gateway.presence import running
+from cursor_gateway.agents.cursor.version_facts import VersionFacts, write_facts
+from cursor_gateway.clients.table import CLIENTS
+from cursor_gateway.processes import tree
+from cursor_gateway.running_gateways import running
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process
 from tests.test_cli import run
@@ -352,7 +352,7 @@ async def test_how_a_running_gateway_does_is_told(fake: FakeAgent) -> None:
 
 
 def test_strays_are_found(fake: FakeAgent) -> None:
-    stray = subprocess.Popen(["/bin/sleep", "600"], env={process_tree.MARK: "beef.1."})
+    stray = subprocess.Popen(["/bin/sleep", "600"], env={tree.MARK: "beef.1."})
     try:
         fault = examined(fake)[0]["strays"]
         assert str(stray.pid) in fault["what"]
@@ -364,12 +364,12 @@ def test_strays_are_found(fake: FakeAgent) -> None:
 
 
 def test_agents_of_a_gateway_that_runs_are_no_strays(fake: FakeAgent) -> None:
-    agent = subprocess.Popen(["/bin/sleep", "600"], env={process_tree.MARK: "cafe.1."})
+    agent = subprocess.Popen(["/bin/sleep", "600"], env={tree.MARK: "cafe.1."})
     guardian = subprocess.Popen(
-        [sys.executable, "-I", "-S", process_tree.__file__, "cafe.", str(fake.home / "no")],
+        [sys.executable, "-I", "-S", tree.__file__, "cafe.", str(fake.home / "no")],
         stdin=subprocess.PIPE,
     )
-    assert agent.pid not in process_tree.ownerless()
+    assert agent.pid not in tree.ownerless()
     guardian.communicate()  # which ends what it guards
     assert agent.wait() == -signal.SIGKILL
 

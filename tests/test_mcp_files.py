@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.core.mcp_config import Configured, LocalServer
-from cursor_gateway.mcp_files import read_configuration
+from cursor_gateway.mcp_bridge.config import Configured, LocalServer
+from cursor_gateway.mcp_bridge.files import read_configuration
 from cursor_gateway.settings_sources import load
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from cursor_gateway.presence import Presence, announced, running
+from cursor_gateway.running_gateways import RunningGateway, announced, running
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process, streaming
 from tests.test_cli import run
@@ -37,7 +37,7 @@ def test_a_gateway_that_cannot_announce_itself_serves_and_says_so(
 ) -> None:
     (tmp_path / "runtime").write_text("no directory")
     env = {"XDG_RUNTIME_DIR": str(tmp_path / "runtime")}
-    with announced(Presence(1, "127.0.0.1", 1, "http://127.0.0.1:1/v1"), env) as file:
+    with announced(RunningGateway(1, "127.0.0.1", 1, "http://127.0.0.1:1/v1"), env) as file:
         assert file is None
     assert "no command will find this gateway" in caplog.text
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from cursor_gateway import errors, presence
-from cursor_gateway.clients import CLIENTS
+from cursor_gateway import errors, running_gateways
+from cursor_gateway.clients.table import CLIENTS
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process
 from tests.test_setup import OF_CLIENTS
@@ -107,7 +107,7 @@ async def serves(fake: FakeAgent, command: str) -> None:
         f"exec {command}", env=fake.env, cwd=ROOT, stderr=subprocess.DEVNULL
     )
     try:
-        (gateway,) = await eventually(lambda: presence.running(fake.env))
+        (gateway,) = await eventually(lambda: running_gateways.running(fake.env))
         assert await answered(gateway.base_url)
     finally:
         process.terminate()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.response_store import ResponseStore
+from cursor_gateway.web.response_store import ResponseStore
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:

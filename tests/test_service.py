@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cursor_gateway.service import Launchd, ServiceError, Systemd, Wanted, keeper
+from cursor_gateway.cli.supervisors import Launchd, ServiceError, Systemd, Wanted, keeper
 from tests.conftest import FakeAgent
 from tests.test_cli import run
 

@@ -18,12 +18,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.client import PROVIDER, Client, Target
-from cursor_gateway.clients import CLIENTS
-from cursor_gateway.config_files import format_of
-from cursor_gateway.config_files.edits import plain
-from cursor_gateway.core.models import Model
-from cursor_gateway.setup import (
+from cursor_gateway.clients.client import PROVIDER, Client, Target
+from cursor_gateway.clients.setup import (
     FileChanged,
     configured_key,
     files_of,
@@ -33,6 +29,10 @@ from cursor_gateway.setup import (
     undo,
     write,
 )
+from cursor_gateway.clients.table import CLIENTS
+from cursor_gateway.config_files import format_of
+from cursor_gateway.config_files.edits import plain
+from cursor_gateway.core.models import Model
 from tests.conftest import WAIT_SECONDS, FakeAgent
 from tests.http.test_life import gateway_process
 from tests.test_cli import run

@@ -1,1 +1,1 @@
-"""Who answers: the programs behind the gateway, and the life and death of their processes."""
+"""Axis: who answers. A new agent is a folder here."""

@@ -1,4 +1,4 @@
-"""Configuration files of other programs: set some values, and leave every other byte as it is.
+"""Law: in files of other programs no byte changes but what was asked for. Pure.
 
 Text in, text out. A program that loads such a file and writes it back loses the comments, the order
 and the layout that its owner chose; so here the text is only ever cut and pasted.

@@ -1,1 +1,1 @@
-"""The pure core: bytes and values in, values out. No clocks, no I/O, no event loop."""
+"""Law: pure. Bytes and values in, values out: no I/O, no clock, no event loop, no settings."""

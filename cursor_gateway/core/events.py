@@ -96,7 +96,7 @@ class Usage:
         )
 
 
-NOTHING = Usage(0, 0)
+ZERO_USAGE = Usage(0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from cursor_gateway.core.client_habits import is_reminder, without_seal, without_thoughts
 from cursor_gateway.core.conversation import (
     Conversation,
     ImageFile,
@@ -29,7 +30,6 @@ from cursor_gateway.core.conversation import (
     ToolResult,
 )
 from cursor_gateway.core.events import Event, TextDelta
-from cursor_gateway.core.habits import is_reminder, without_seal, without_thoughts
 from cursor_gateway.core.loop_guard import is_the_user_speaking
 
 _SESSION = re.compile(r"^Session: (session-[A-Za-z0-9-]{1,100})\s*$", re.MULTILINE)

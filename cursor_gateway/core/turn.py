@@ -30,11 +30,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from cursor_gateway.agents.cursor.native_tools import translate
 from cursor_gateway.core import structured
 from cursor_gateway.core.burst import Announced, Burst
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from cursor_gateway.core.events import (
-    NOTHING,
+    ZERO_USAGE,
     AgentCall,
     AgentCallDone,
     Aside,
@@ -47,11 +48,10 @@ from cursor_gateway.core.events import (
     Usage,
 )
 from cursor_gateway.core.json_text import to_json
+from cursor_gateway.core.limits import CutReason, TextCut
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
-from cursor_gateway.core.native_tools import translate
+from cursor_gateway.core.retry import SecondAsk
 from cursor_gateway.core.seams import Seams
-from cursor_gateway.core.second_ask import SecondAsk
-from cursor_gateway.core.text_cut import CutReason, TextCut
 from cursor_gateway.core.tool_text import Imagined, Said
 from cursor_gateway.core.tools import find, fit
 from cursor_gateway.core.usage_meter import UsageMeter
@@ -99,12 +99,12 @@ class Turn:
         self._relayed_calls = 0
         # The channel by which the last call came.
         self.channel = ""
-        self.usage = NOTHING
+        self.usage = ZERO_USAGE
         self.over = False
         # Results that we give ourselves, for the relay.
         self.replies: list[ToolResult] = []
 
-    def begin(self, asked: Conversation, told: Usage = NOTHING) -> None:
+    def begin(self, asked: Conversation, told: Usage = ZERO_USAGE) -> None:
         """A run of the agent starts, or goes on. It has read `asked`, which may have grown by
         `retry`; its earlier answers `told` the client of that much usage."""
         self._second_ask.begin(asked)

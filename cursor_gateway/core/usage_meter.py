@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from cursor_gateway.core.conversation import Conversation
-from cursor_gateway.core.events import NOTHING, Usage
-from cursor_gateway.core.text_cut import estimate_tokens, size_of
+from cursor_gateway.core.events import ZERO_USAGE, Usage
+from cursor_gateway.core.limits import estimate_tokens, size_of
 
 
 class UsageMeter:
     def __init__(self) -> None:
         # Of the runs before the present one.
-        self._earlier = NOTHING
+        self._earlier = ZERO_USAGE
 
     def begin(self, asked: Conversation, told: Usage) -> None:
         """A run starts, or goes on whose earlier answers `told` the client of that much."""

@@ -17,14 +17,7 @@ from typing import Any
 
 from cursor_gateway.core.call_block import Asked, Garbled
 from cursor_gateway.core.conversation import ToolSpec
-from cursor_gateway.core.tool_text import (
-    Imagined,
-    Piece,
-    Quoted,
-    Said,
-    ToolTextParser,
-    unreadable,
-)
+from cursor_gateway.core.tool_text import Imagined, Piece, Quoted, Said, ToolTextParser, unreadable
 from cursor_gateway.core.tools import find
 
 # What may stand behind a quotation and says nothing: white space, the ends and beginnings of code

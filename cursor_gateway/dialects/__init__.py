@@ -1,4 +1,7 @@
-"""How clients speak. A dialect is one module with the shape of `Dialect`, and one line below."""
+"""Axis: how clients speak. Pure.
+
+A dialect is one module with the shape of `Dialect`, and one line below.
+"""
 
 from __future__ import annotations
 
@@ -58,4 +61,4 @@ class Dialect(Protocol):
 
 DIALECTS: tuple[Dialect, ...] = (chat, messages, responses, completions)
 # By what the journal calls them.
-NAMED: Mapping[str, Dialect] = {dialect.PATH.split("/")[1]: dialect for dialect in DIALECTS}
+BY_NAME: Mapping[str, Dialect] = {dialect.PATH.split("/")[1]: dialect for dialect in DIALECTS}

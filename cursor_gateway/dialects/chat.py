@@ -18,13 +18,7 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.events import (
-    AgentCall,
-    Event,
-    Finished,
-    TextDelta,
-    ThinkingDelta,
-)
+from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta
 from cursor_gateway.core.structured import check_schema
 from cursor_gateway.dialects.content import (
     expect_tools,
@@ -45,11 +39,7 @@ from cursor_gateway.dialects.fields import (
 )
 from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.dialects.openai_usage import render_usage
-from cursor_gateway.errors import (
-    GatewayError,
-    InvalidRequest,
-    UnsupportedParameter,
-)
+from cursor_gateway.errors import GatewayError, InvalidRequest, UnsupportedParameter
 
 __all__ = ["EXAMPLE", "PATH", "parse", "render_error"]
 

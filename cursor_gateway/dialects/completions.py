@@ -11,12 +11,7 @@ import orjson
 from cursor_gateway.core.conversation import Conversation, Message, Text
 from cursor_gateway.core.events import Event, Finished, TextDelta
 from cursor_gateway.dialects.content import parse_model
-from cursor_gateway.dialects.fields import (
-    expect_object,
-    optional_bool,
-    optional_count,
-    string_list,
-)
+from cursor_gateway.dialects.fields import expect_object, optional_bool, optional_count, string_list
 from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.dialects.openai_usage import render_usage
 from cursor_gateway.errors import GatewayError, MissingMessages, UnsupportedParameter

@@ -18,13 +18,7 @@ from cursor_gateway.core.conversation import (
     ToolChoice,
     ToolSpec,
 )
-from cursor_gateway.core.events import (
-    Event,
-    Finished,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
+from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.models import Model
 from cursor_gateway.core.prompt import render
 from cursor_gateway.core.structured import check_schema
@@ -35,17 +29,8 @@ from cursor_gateway.dialects.content import (
     parse_model,
     parse_tools,
 )
-from cursor_gateway.dialects.fields import (
-    expect_object,
-    optional_bool,
-    optional_count,
-    string_list,
-)
-from cursor_gateway.errors import (
-    GatewayError,
-    InvalidRequest,
-    UnsupportedParameter,
-)
+from cursor_gateway.dialects.fields import expect_object, optional_bool, optional_count, string_list
+from cursor_gateway.errors import GatewayError, InvalidRequest, UnsupportedParameter
 
 PATH = "/messages"
 COUNT_PATH = "/messages/count_tokens"

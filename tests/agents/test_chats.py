@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.agents.chats import Chat, Chats, StoreState, least_tokens
-from cursor_gateway.agents.version_facts import KnownVersions
+from cursor_gateway.agents.cursor.chats import Chat, Chats, StoreState, least_tokens
+from cursor_gateway.agents.cursor.version_facts import KnownVersions
 from cursor_gateway.scratch import Scratch
 from cursor_gateway.workspaces import Workspace, Workspaces
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.agents import guardian, process_tree
-from cursor_gateway.agents.child import Child, Command
-from cursor_gateway.agents.children import Children
-from cursor_gateway.agents.transcripts import Transcripts
+from cursor_gateway.agents.cursor.transcripts import Transcripts
 from cursor_gateway.errors import AgentFailed
+from cursor_gateway.processes import guardian, tree
+from cursor_gateway.processes.child import Child, Command
+from cursor_gateway.processes.children import Children
 from tests import fake_trees
 from tests.conftest import command_line, eventually
 
@@ -50,7 +50,7 @@ def descriptors() -> int:
 
 
 def alive(pid: int) -> bool:
-    return not process_tree._is_dead(pid)
+    return not tree._is_dead(pid)
 
 
 async def test_what_it_writes_is_read_and_its_exit_is_known(children: Children) -> None:
@@ -104,7 +104,7 @@ async def test_the_end_comes_with_the_process_though_a_grandchild_holds_the_pipe
     )
     assert await read_all(child) == b"done\n"
     await child.stop()
-    assert list(process_tree.members(child.pid, child.mark)) == []
+    assert list(tree.members(child.pid, child.mark)) == []
 
 
 async def test_a_process_blocked_on_its_full_pipe_can_be_stopped(children: Children) -> None:
@@ -144,9 +144,9 @@ async def test_a_whole_family_in_sessions_of_their_own_is_ended(children: Childr
     seen = b""
     while seen.count(b"up") < 4:
         seen += await child.read() or b""
-    await eventually(lambda: len(process_tree.marked(child.mark)) == 3)
+    await eventually(lambda: len(tree.marked(child.mark)) == 3)
     await child.stop()
-    assert process_tree.marked(child.mark) == []
+    assert tree.marked(child.mark) == []
 
 
 @pytest.mark.parametrize("kind", ["wide 300", "stubborn 30", "fleeing 10"])
@@ -160,7 +160,7 @@ async def test_a_tree_of_any_shape_is_ended_whole(
     await eventually((tmp_path / "grown").exists)
     await child.stop()
     # Who is on the run may be missed by one look.
-    assert [process_tree.marked(child.mark) for _ in range(3)] == [[], [], []]
+    assert [tree.marked(child.mark) for _ in range(3)] == [[], [], []]
 
 
 async def test_a_group_is_ended_though_nothing_can_be_looked_at(children: Children) -> None:
@@ -200,7 +200,7 @@ async def test_a_guardian_that_dies_at_once_is_replaced_more_and_more_slowly(
 
 def _guardian_of(children: Children) -> int | None:
     scratch = os.fsencode(children.scratch)
-    own = process_tree._children(os.getpid())
+    own = tree._children(os.getpid())
     return next((pid for pid in own if scratch in command_line(pid).split(b"\0")), None)
 
 
@@ -261,11 +261,11 @@ async def test_closing_interrupts_a_prompt_that_nobody_reads(children: Children)
 
 def test_without_proc_the_same_processes_are_found_by_ps() -> None:
     mark = "ps-test.1."
-    env = os.environ | {process_tree.MARK: mark}
+    env = os.environ | {tree.MARK: mark}
     with subprocess.Popen(["sleep", "60"], env=env) as process:
         try:
-            assert process_tree._marked_by_ps("ps-test.") == [process.pid]
-            assert process_tree.marked("ps-test.") == [process.pid]
+            assert tree._marked_by_ps("ps-test.") == [process.pid]
+            assert tree.marked("ps-test.") == [process.pid]
         finally:
             process.kill()
 
@@ -275,9 +275,9 @@ def test_without_the_kernels_list_children_are_found_by_their_parent(
 ) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
-            with_list = process_tree._children(os.getpid())
-            monkeypatch.setattr(process_tree, "_KERNEL_LISTS_CHILDREN", False)
+            with_list = tree._children(os.getpid())
+            monkeypatch.setattr(tree, "_KERNEL_LISTS_CHILDREN", False)
             assert process.pid in with_list
-            assert sorted(process_tree._children(os.getpid())) == sorted(with_list)
+            assert sorted(tree._children(os.getpid())) == sorted(with_list)
         finally:
             process.kill()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from cursor_gateway.agents.start_times import StartTimes
-from cursor_gateway.agents.version_facts import KnownVersions
+from cursor_gateway.agents.cursor.start_times import StartTimes
+from cursor_gateway.agents.cursor.version_facts import KnownVersions
 
 
 async def test_starts_that_take_no_time_say_nothing(tmp_path: Path) -> None:

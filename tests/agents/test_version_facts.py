@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.agents.version_facts import (
+from cursor_gateway.agents.cursor.version_facts import (
     KnownVersions,
     VersionFacts,
     read_facts,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.agents import process_tree
+from cursor_gateway.processes import tree
 from tests.conftest import Client, FakeAgent, Start
 
 FAKE_SERVER = Path(__file__).parent / "fake_server.py"
@@ -39,7 +39,7 @@ class Mcp:
         self._file.write_text(json.dumps({"mcp": self._entries}))
 
     def processes(self) -> list[int]:
-        return [pid for pid in process_tree.marked("") if self._is_ours(pid)]
+        return [pid for pid in tree.marked("") if self._is_ours(pid)]
 
     def _is_ours(self, pid: int) -> bool:
         try:

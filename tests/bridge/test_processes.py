@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cursor_gateway.agents import process_tree
+from cursor_gateway.processes import tree
 from tests.bridge.conftest import Mcp, server_state
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process, streaming
@@ -59,7 +59,7 @@ async def test_a_stranger_of_an_agent_dies_though_a_server_lives(fake: FakeAgent
 
 
 def is_alive(pid: int) -> bool:
-    return not process_tree._is_dead(pid)
+    return not tree._is_dead(pid)
 
 
 @pytest.mark.parametrize("vice", ["deaf", "grandchild", "mute"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway import mcp_connection
+from cursor_gateway.mcp_bridge import connection
 from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state, until
 from tests.conftest import Start
 
@@ -78,7 +78,7 @@ async def test_a_remote_server_is_reached_and_found_again_after_its_death(
     path: str,
     kind: str,
 ) -> None:
-    monkeypatch.setattr(mcp_connection, "CHECK_EVERY", 0.2)
+    monkeypatch.setattr(connection, "CHECK_EVERY", 0.2)
     port = free_port()
     mcp.write("far", {"type": kind, "url": f"http://127.0.0.1:{port}{path}"})
     async with remote(transport, port) as process, bridged() as client:

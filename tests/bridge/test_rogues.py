@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway import mcp_connection, mcp_http, mcp_line
+from cursor_gateway.mcp_bridge import bounded_stream, connection, http
 from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state, until
 from tests.bridge.test_remote import accepts, free_port
 from tests.bridge.test_vices import resident_mb
@@ -73,7 +73,7 @@ async def test_results_are_passed_on_whatever_schema_is_declared_for_them(
 async def test_an_answer_without_end_ends_where_it_is_too_large(
     mcp: Mcp, bridged: Bridged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_line, "MAX_MESSAGE_BYTES", 4 * MB)
+    monkeypatch.setattr(bounded_stream, "MAX_MESSAGE_BYTES", 4 * MB)
     async with rogue(mcp), bridged() as client:
         before = resident_mb()
         for tool in ("endless", "eventful"):
@@ -127,9 +127,9 @@ async def test_headers_without_end_and_redirects_in_a_circle_end(
 async def test_a_server_that_does_not_let_us_leave_is_left(
     mcp: Mcp, bridged: Bridged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_http, "FAREWELL", 0.2)
-    monkeypatch.setattr(mcp_connection, "CHECK_EVERY", 0.1)
-    monkeypatch.setattr(mcp_connection, "CHECK_TIMEOUT", 0.2)
+    monkeypatch.setattr(http, "FAREWELL", 0.2)
+    monkeypatch.setattr(connection, "CHECK_EVERY", 0.1)
+    monkeypatch.setattr(connection, "CHECK_TIMEOUT", 0.2)
     async with rogue(mcp, "clings"), bridged() as client:
         health = await until(client, lambda health: has_failed(health, "far"))
         assert server_state(health, "far")["error"] == "it does not answer in time"
@@ -143,7 +143,7 @@ async def test_a_server_that_names_another_host_is_not_followed(mcp: Mcp, start:
         assert server_state(health, "far")["error"] == "it names an address on another host"
 
 
-class Counted(mcp_line.Pace):
+class Counted(bounded_stream.Pace):
     steps = 0
 
     async def step(self) -> None:
@@ -153,7 +153,7 @@ class Counted(mcp_line.Pace):
 
 @pytest.fixture
 def paces(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    monkeypatch.setattr(mcp_line, "Pace", Counted)
+    monkeypatch.setattr(bounded_stream, "Pace", Counted)
     Counted.steps = 0
     return Counted
 
@@ -171,7 +171,7 @@ async def test_a_flood_across_http_is_held_up(
 async def test_a_server_that_asks_and_never_listens_does_not_pile_up_answers(
     mcp: Mcp, bridged: Bridged, paces: type[Counted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_line, "UNASKED_PER_SECOND", 1_000_000)
+    monkeypatch.setattr(bounded_stream, "UNASKED_PER_SECOND", 1_000_000)
     mcp.add("asks", "asks")
     async with bridged() as client:
         before = len(asyncio.all_tasks())

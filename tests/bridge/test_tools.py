@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cursor_gateway.core.conversation import ImageFile, Text, ToolCall, ToolResult
-from cursor_gateway.mcp_bridge import Bridge
+from cursor_gateway.mcp_bridge.bridge import Bridge
 from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state, until
 from tests.conftest import Client, FakeAgent, Start
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway import mcp_line, mcp_server
+from cursor_gateway.mcp_bridge import bounded_stream, server
 from tests.bridge.conftest import (
     FAKE_SERVER,
     Bridged,
@@ -114,7 +114,7 @@ async def test_a_killed_server_is_back_soon(mcp: Mcp, bridged: Bridged) -> None:
 async def test_a_server_that_does_not_come_back_says_why_and_takes_its_tools_along(
     mcp: Mcp, bridged: Bridged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(mcp_server, "RECONNECT_PATIENCE", 0.5)
+    monkeypatch.setattr(server, "RECONNECT_PATIENCE", 0.5)
     program = tmp_path / "server"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_SERVER}"\n')
     program.chmod(0o755)
@@ -125,7 +125,7 @@ async def test_a_server_that_does_not_come_back_says_why_and_takes_its_tools_alo
         why = f"The MCP server 'good' is not connected: {program} cannot be started"
         while why not in (said_now := await said(client, "mcp__good__echo")):
             assert "is not connected" in said_now
-        monkeypatch.setattr(mcp_server, "TOOLS_STAY", 0.0)
+        monkeypatch.setattr(server, "TOOLS_STAY", 0.0)
         await until(client, lambda health: health["mcp"]["tools"] == 0)
         assert "its MCP server is not connected" in await said(client, "mcp__good__echo")
 
@@ -178,7 +178,7 @@ def resident_mb() -> float:
 async def test_a_line_without_end_ends_the_connection(
     mcp: Mcp, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_line, "MAX_MESSAGE_BYTES", 2 * 1024 * 1024)
+    monkeypatch.setattr(bounded_stream, "MAX_MESSAGE_BYTES", 2 * 1024 * 1024)
     mcp.add("long", "long-line")
     async with start() as client:
         health = await until(client, lambda health: has_failed(health, "long"))
@@ -194,8 +194,8 @@ async def test_a_server_that_ignores_sigterm_is_ended_too(mcp: Mcp, bridged: Bri
 async def test_a_thousand_calls_survive_random_kills_and_leave_nothing(
     mcp: Mcp, bridged: Bridged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_server, "RETRY_FIRST", 0.05)
-    monkeypatch.setattr(mcp_server, "RETRY_AFTER_CRASH", 0.2)
+    monkeypatch.setattr(server, "RETRY_FIRST", 0.05)
+    monkeypatch.setattr(server, "RETRY_AFTER_CRASH", 0.2)
     names = [f"server{n}" for n in range(5)]
     for name in names:
         mcp.add(name)

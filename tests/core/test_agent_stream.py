@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cursor_gateway.agents.cursor.stream import AgentStream
 from cursor_gateway.agents.demo import Emitter
-from cursor_gateway.core import agent_stream
-from cursor_gateway.core.agent_stream import AgentStream
 from cursor_gateway.core.events import (
     AgentCall,
     AgentCallDone,
@@ -118,7 +117,7 @@ def test_a_damaged_delta_says_nothing_that_parsing_it_would_not(
     for place, byte in damage:
         data = data[:place] + byte + data[place + 1 :]
     found, stream = feed([data], partial=True)
-    with patch.object(agent_stream, "_DELTA", re.compile(rb"(never)")):
+    with patch("cursor_gateway.agents.cursor.stream._DELTA", re.compile(rb"(never)")):
         parsed, reference = feed([data], partial=True)
     assert (merged(found), stream.noise) == (merged(parsed), reference.noise)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cursor_gateway import errors
-from cursor_gateway.core.agent_text import (
+from cursor_gateway.agents.cursor.texts import (
     SignIn,
     classify_failure,
     is_config_race,

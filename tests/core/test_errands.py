@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from cursor_gateway.core import turn as turns
+from cursor_gateway.core.bridged_calls import Errands
 from cursor_gateway.core.conversation import (
     Conversation,
     Message,
@@ -15,7 +16,6 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.errands import Errands
 from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.turn import Turn
 

@@ -6,6 +6,14 @@ from time import perf_counter
 
 import pytest
 
+from cursor_gateway.core.client_habits import (
+    TOGETHER,
+    ends_the_task,
+    is_reminder,
+    restored,
+    without_seal,
+    without_thoughts,
+)
 from cursor_gateway.core.conversation import (
     Conversation,
     Message,
@@ -15,14 +23,6 @@ from cursor_gateway.core.conversation import (
     ToolChoice,
     ToolResult,
     ToolSpec,
-)
-from cursor_gateway.core.habits import (
-    TOGETHER,
-    ends_the_task,
-    is_reminder,
-    restored,
-    without_seal,
-    without_thoughts,
 )
 
 ONE, TWO = f"call_{'1' * 24}", f"call_{'2' * 24}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.mcp_config import (
+from cursor_gateway.mcp_bridge.config import (
     ConfigFile,
     Configured,
     LocalServer,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cursor_gateway.core import mcp_intake
-from cursor_gateway.core.mcp_intake import RemoteTool, ToolList, usable
+from cursor_gateway.mcp_bridge import intake
+from cursor_gateway.mcp_bridge.intake import RemoteTool, ToolList, usable
 
 
 def tool(name: str, size: int = 0) -> RemoteTool:
@@ -14,23 +14,23 @@ def tool(name: str, size: int = 0) -> RemoteTool:
 
 def test_a_list_of_tools_loses_its_schemas_of_results_and_its_length() -> None:
     listed: dict[str, Any] = {"tools": [{"name": "a", "outputSchema": {"$ref": "#"}}, 7]}
-    mcp_intake.trim_tools(listed)
+    intake.trim_tools(listed)
     assert listed == {"tools": [{"name": "a"}, 7]}
     long = {"tools": [{"name": "a"}] * 10_000}
-    mcp_intake.trim_tools(long)
+    intake.trim_tools(long)
     assert len(long["tools"]) == 2001
 
 
 def test_other_answers_are_left_alone() -> None:
     result = {"content": [], "structuredContent": {"outputSchema": 1}}
-    mcp_intake.trim_tools(result)
+    intake.trim_tools(result)
     assert result == {"content": [], "structuredContent": {"outputSchema": 1}}
 
 
 def test_a_result_may_have_many_parts_but_not_any_number() -> None:
-    assert not mcp_intake.has_too_many_parts({"content": [{}] * 10_000})
-    assert mcp_intake.has_too_many_parts({"content": [{}] * 10_001})
-    assert not mcp_intake.has_too_many_parts({"content": 5})
+    assert not intake.has_too_many_parts({"content": [{}] * 10_000})
+    assert intake.has_too_many_parts({"content": [{}] * 10_001})
+    assert not intake.has_too_many_parts({"content": 5})
 
 
 def test_all_tools_of_common_servers_are_usable() -> None:

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.mcp_names import server_parts, tool_names
+from cursor_gateway.mcp_bridge.names import server_parts, tool_names
 
 names = st.lists(st.text(min_size=1, max_size=90), unique=True, max_size=8)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cursor_gateway.core.conversation import ImageFile, Text
-from cursor_gateway.core.mcp_results import content_of, failure
+from cursor_gateway.mcp_bridge.results import content_of, failure
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 ENCODED = base64.b64encode(PNG).decode()

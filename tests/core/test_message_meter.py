@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.core.message_meter import EVENTS, LINES, WHOLE, MessageMeter, MessageTooLarge
+from cursor_gateway.mcp_bridge.message_meter import (
+    EVENTS,
+    LINES,
+    WHOLE,
+    MessageMeter,
+    MessageTooLarge,
+)
 
 MB = 1024 * 1024
 texts = st.text(st.sampled_from('a"\\,[{é\n'))

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from benchmarks.fuzz_schemas import doubling
+from cursor_gateway.agents.cursor.native_tools import TABLE, translate
 from cursor_gateway.core.conversation import ToolSpec
 from cursor_gateway.core.json_text import to_json
-from cursor_gateway.core.native_tools import TABLE, translate
 from cursor_gateway.core.tools import find, fit, plain_schema
 from cursor_gateway.errors import InvalidRequest
 

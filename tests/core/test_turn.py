@@ -16,15 +16,8 @@ from cursor_gateway.core.conversation import (
     ToolCall,
     ToolResult,
 )
-from cursor_gateway.core.events import (
-    AgentCall,
-    Event,
-    Finished,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
-from cursor_gateway.core.text_cut import estimate_tokens
+from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.limits import estimate_tokens
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import OutputInvalid
 

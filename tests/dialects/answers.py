@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from cursor_gateway.core.agent_stream import AgentStream
+from cursor_gateway.agents.cursor.stream import AgentStream
 from cursor_gateway.core.conversation import ToolCall
 from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.dialects import Dialect, chat, completions, messages, responses

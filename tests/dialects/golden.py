@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from cursor_gateway.core.agent_text import classify_failure
+from cursor_gateway.agents.cursor.texts import classify_failure
 from cursor_gateway.core.events import Finished
 from cursor_gateway.dialects import DIALECTS, Dialect
 from tests.conftest import RECORDINGS, TESTS

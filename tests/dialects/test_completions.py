@@ -10,12 +10,7 @@ import pytest
 from cursor_gateway.core.conversation import Message, Text
 from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.dialects.completions import parse
-from cursor_gateway.errors import (
-    AgentFailed,
-    InvalidRequest,
-    MissingMessages,
-    UnsupportedParameter,
-)
+from cursor_gateway.errors import AgentFailed, InvalidRequest, MissingMessages, UnsupportedParameter
 
 
 def exchange(**body: Any) -> Any:

@@ -19,14 +19,7 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.events import (
-    AgentCall,
-    Event,
-    Finished,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
+from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.core.models import Model
 from cursor_gateway.dialects.messages import (

@@ -18,14 +18,7 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.events import (
-    AgentCall,
-    Event,
-    Finished,
-    TextDelta,
-    ThinkingDelta,
-    Usage,
-)
+from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.dialects.responses import parse

@@ -13,16 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.body import (
-    MAX_HALF_CHARACTERS,
-    MAX_VALUES,
-    SMALL,
-    Bodies,
-    parse_body,
-)
 from cursor_gateway.core.json_text import MAX_DEPTH
 from cursor_gateway.dialects.content import MAX_MESSAGES
 from cursor_gateway.errors import InvalidJson
+from cursor_gateway.web.body import MAX_HALF_CHARACTERS, MAX_VALUES, SMALL, Bodies, parse_body
 from tests.conftest import Client, FakeAgent, Start, eventually
 
 HEAD = (

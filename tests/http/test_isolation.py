@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.agents import isolation
+from cursor_gateway.agents.cursor import isolation
 from cursor_gateway.settings import SettingsError
 from tests.conftest import FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue

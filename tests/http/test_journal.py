@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.journal import Record
+from cursor_gateway.journal.record import Record
 from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, eventually, frames_of
 from tests.http.dialogue import BASH, Dialogue
 
@@ -245,7 +245,7 @@ async def test_the_list_is_as_long_as_it_is_wanted(client: Client) -> None:
 async def test_only_the_last_ones_are_kept_in_memory(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.journal.RECENT", 3)
+    monkeypatch.setattr("cursor_gateway.journal.ring.RECENT", 3)
     async with start() as client:
         for _ in range(5):
             await client.error("hi", **UNKNOWN)
@@ -289,8 +289,8 @@ async def test_prompts_and_answers_are_recorded_on_demand(start: Start, fake: Fa
 async def test_only_the_last_ones_keep_their_words_in_memory(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.journal.RECENT_WITH_WORDS", 2)
-    monkeypatch.setattr("cursor_gateway.journal.WORDS_KEPT", 20)
+    monkeypatch.setattr("cursor_gateway.journal.ring.RECENT_WITH_WORDS", 2)
+    monkeypatch.setattr("cursor_gateway.journal.record.WORDS_KEPT", 20)
     async with start(record_prompts=True) as client:
         for name in ("one", "two", "three"):
             await client.error("hi", **UNKNOWN, headers={"X-Request-Id": name})
@@ -361,7 +361,7 @@ async def test_a_full_disk_leaves_no_half_lines(
         is_journal = data.startswith(b'{"id":')
         return real(fd, data[:10] if is_journal and full else data)
 
-    monkeypatch.setattr("cursor_gateway.journal_file.os.write", write)
+    monkeypatch.setattr("cursor_gateway.journal.file.os.write", write)
     async with start() as client:
         await client.error("hi", **UNKNOWN)
         while "journal_lost_total 1" not in await metrics(client):
@@ -413,8 +413,8 @@ async def test_a_disk_that_hangs_delays_nobody(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits for it is bounded; the end of the gateway waits a moment, not for ever."""
-    monkeypatch.setattr("cursor_gateway.journal_file.MAX_WAITING", 2)
-    monkeypatch.setattr("cursor_gateway.journal_file.CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("cursor_gateway.journal.file.MAX_WAITING", 2)
+    monkeypatch.setattr("cursor_gateway.journal.file.CLOSE_SECONDS", 0.05)
     folder(fake).mkdir(parents=True)
     os.mkfifo(folder(fake) / "journal.jsonl")  # whose opening waits for a reader
     async with start() as client:

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from cursor_gateway import workspaces
-from cursor_gateway.agents import process_tree
+from cursor_gateway.processes import tree
 from cursor_gateway.settings_sources import load
 from tests.conftest import Client, FakeAgent, Start, command_line, eventually, frames_of
 
@@ -68,7 +68,7 @@ async def _hold(client: Client, prompt: str, stream: bool, heard: asyncio.Event)
 async def test_result_ends_the_answer_though_the_agent_lingers(
     client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.run.LINGER_GRACE", 60.0)
+    monkeypatch.setattr("cursor_gateway.agents.cursor.run.LINGER_GRACE", 60.0)
     assert await client.content("[[text:done]][[linger]]") == "done"
     assert len(fake.processes()) == 1
 
@@ -329,12 +329,12 @@ async def test_after_sigkill_of_the_gateway_nothing_lives_on(fake: FakeAgent) ->
         await eventually(lambda: len(fake.processes()) == 2)
         process.kill()
         await process.wait()
-        await eventually(lambda: not process_tree.marked("") or not fake.processes())
+        await eventually(lambda: not tree.marked("") or not fake.processes())
         await eventually(lambda: not list((fake.home / "tmp").iterdir()))
 
 
 def _is_alive(fake: FakeAgent) -> bool:
-    return not process_tree._is_dead(int((fake.home / "stranger").read_text()))
+    return not tree._is_dead(int((fake.home / "stranger").read_text()))
 
 
 async def test_a_grandchild_without_any_mark_dies_when_the_client_leaves(
@@ -424,7 +424,7 @@ async def test_a_tree_of_any_depth_is_ended_when_the_client_leaves(fake: FakeAge
             await anext(frames_of(response))
             await eventually((fake.home / "grown").exists)
             (agent,) = (run["pid"] for run in fake.runs())
-        while not process_tree._is_dead(agent) or fake.processes():
+        while not tree._is_dead(agent) or fake.processes():
             async with session.get(url.removesuffix("/v1") + "/health") as health:
                 assert health.status == 200
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -459,7 +459,7 @@ async def test_a_daemon_that_dropped_all_it_was_given_dies_with_a_killed_gateway
         daemon = await eventually(lambda: _adopted_daemon(fake, process.pid))
         process.kill()
         await process.wait()
-        await eventually(lambda: process_tree._is_dead(daemon))
+        await eventually(lambda: tree._is_dead(daemon))
 
 
 async def test_a_daemon_that_dropped_all_it_was_given_dies_with_its_own_request(
@@ -473,14 +473,14 @@ async def test_a_daemon_that_dropped_all_it_was_given_dies_with_its_own_request(
         async with streaming(url, "[[tree:daemon]][[text:one]][[hang]]") as response:
             await anext(frames_of(response))
             daemon = await eventually(lambda: _adopted_daemon(fake, process.pid))
-        await eventually(lambda: process_tree._is_dead(daemon))
+        await eventually(lambda: tree._is_dead(daemon))
 
 
 def _adopted_daemon(fake: FakeAgent, parent: int) -> int | None:
     """Its number, once the gateway is its parent."""
     note = fake.home / "daemon"
     pid = int(note.read_text()) if note.exists() else 0
-    return pid if pid in process_tree._children(parent) else None
+    return pid if pid in tree._children(parent) else None
 
 
 async def test_a_guardian_that_dies_is_replaced(fake: FakeAgent) -> None:
@@ -510,7 +510,7 @@ async def test_a_gateway_whose_guardian_is_dead_ends_as_any(fake: FakeAgent) -> 
 
 
 def _guardian_of(pid: int) -> int | None:
-    children = process_tree._children(pid)
+    children = tree._children(pid)
     return next((child for child in children if b"process_tree.py" in command_line(child)), None)
 
 

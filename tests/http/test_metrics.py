@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cursor_gateway.metrics import FAMILIES, PREFIX
+from cursor_gateway.journal.metrics import FAMILIES, PREFIX
 from tests.conftest import Client, FakeAgent, Start, eventually, frames_of
 from tests.http.dialogue import Dialogue
 
@@ -111,7 +111,7 @@ async def test_names_of_models_are_no_series_without_end(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the CLI lists no models it may have any."""
-    monkeypatch.setattr("cursor_gateway.journal.MAX_MODELS", 2)
+    monkeypatch.setattr("cursor_gateway.journal.ring.MAX_MODELS", 2)
     fake.put("models.txt", "nothing that looks like a list\n")
     async with start(slots=1, queue=0) as client:
         async with client.chat("[[text:one]][[hang]]", stream=True) as response:

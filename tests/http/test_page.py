@@ -18,10 +18,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cursor_gateway import events
-from cursor_gateway.clients import CLIENTS
-from cursor_gateway.journal import Record
-from cursor_gateway.page_routes import FILES
+from cursor_gateway.clients.table import CLIENTS
+from cursor_gateway.journal.record import Record
+from cursor_gateway.web import live_events
+from cursor_gateway.web.routes.page import FILES
 from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start
 from tests.dialects.answers import REQUESTS
 from tests.http.dialogue import Dialogue, tool
@@ -234,7 +234,7 @@ async def test_what_changes_is_put_into_words_once_for_all_listeners(
 async def test_there_are_not_more_listeners_than_the_gateway_can_serve(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "MOST_LISTENERS", 2)
+    monkeypatch.setattr(live_events, "MOST_LISTENERS", 2)
     async with start() as client:
         connect = partial(client.session.get, client.url("/v1/events"))
         async with connect() as first, connect():
@@ -256,9 +256,9 @@ async def until_one_is_let_in(connect: Callable[[], Any]) -> None:
 async def test_a_listener_that_does_not_read_gives_way(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "MOST_LISTENERS", 1)
-    monkeypatch.setattr(events, "STALLED_AFTER", 0.05)
-    monkeypatch.setattr(events, "_frame", lambda event, data: bytes(16 * 1024 * 1024))
+    monkeypatch.setattr(live_events, "MOST_LISTENERS", 1)
+    monkeypatch.setattr(live_events, "STALLED_AFTER", 0.05)
+    monkeypatch.setattr(live_events, "_frame", lambda event, data: bytes(16 * 1024 * 1024))
     async with start() as client:
         reader, writer = await asyncio.open_connection("127.0.0.1", client.server.port)
         writer.write(b"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cursor_gateway.agents import resources
+from cursor_gateway.processes import resources
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, Dialogue
 from tests.http.test_life import gateway_process

@@ -69,7 +69,7 @@ async def test_an_agent_that_gives_up_earlier_is_replaced_and_the_next_is_held_f
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.relay._SHORTEST_PATIENCE", 0.1)
+    monkeypatch.setattr("cursor_gateway.relay.server._SHORTEST_PATIENCE", 0.1)
     async with start() as client:
         talk = Dialogue(client)
         await talk.say(f"[[patience:0.2]]{LS}[[touch:gave-up]][[hang]][[then]][[text:replayed]]")

@@ -162,7 +162,7 @@ async def test_an_agent_that_connects_seconds_after_its_first_words_keeps_the_re
 async def test_an_agent_that_never_connects_and_never_ends_is_replaced(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.run.CONTACT_GRACE", 0.3)
+    monkeypatch.setattr("cursor_gateway.agents.cursor.run.CONTACT_GRACE", 0.3)
     fake.put("no-mcp")
     async with start() as client:
         talk = Dialogue(client)
@@ -178,8 +178,8 @@ async def test_an_agent_that_never_connects_and_never_ends_is_replaced(
 async def test_only_so_much_is_held_back_for_an_agent_that_never_connects(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.run.CONTACT_GRACE", 600.0)
-    monkeypatch.setattr("cursor_gateway.agents.run.MOST_HELD", 5)
+    monkeypatch.setattr("cursor_gateway.agents.cursor.run.CONTACT_GRACE", 600.0)
+    monkeypatch.setattr("cursor_gateway.agents.cursor.run.MOST_HELD", 5)
     fake.put("no-mcp")
     async with start() as client, asyncio.timeout(60):
         talk = Dialogue(client)

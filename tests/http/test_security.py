@@ -276,7 +276,7 @@ async def test_a_program_without_a_host_header_is_let_in(client: Client) -> None
 async def test_a_body_that_never_ends_is_given_up_and_holds_no_slot(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.body.BODY_SECONDS", 0.3)
+    monkeypatch.setattr("cursor_gateway.web.body.BODY_SECONDS", 0.3)
     head = (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json"
     )

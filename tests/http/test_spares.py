@@ -94,7 +94,7 @@ async def test_a_spare_that_dies_over_its_prompt_is_replaced_in_the_same_request
 async def test_spares_expire_with_their_workspaces(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.spares.LIFETIME", 0.2)
+    monkeypatch.setattr("cursor_gateway.agents.cursor.warm.LIFETIME", 0.2)
     monkeypatch.setattr("cursor_gateway.workspaces.UNUSED_LAST", 0.1)
     async with start(warm=1, session_reuse=False) as client:
         await client.content("[[text:one]]")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.agents.transcripts import Transcripts
+from cursor_gateway.agents.cursor.transcripts import Transcripts
 from tests.conftest import FakeAgent, Start, command_line, eventually
 from tests.http.dialogue import BASH, Dialogue
 
@@ -230,7 +230,7 @@ async def test_what_a_full_disk_does_not_take_of_a_note_is_written_later(
     async with start() as client:
         [note] = notes(fake)
         inode = note.stat().st_ino
-        monkeypatch.setattr("cursor_gateway.agents.transcripts.os.write", write)
+        monkeypatch.setattr("cursor_gateway.agents.cursor.transcripts.os.write", write)
         for word in ("one", "two", "three"):
             assert await client.content(f"[[text:{word}]]") == word
         lines = [json.loads(line) for line in content_of(note).splitlines()]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.agents.version_effects import relay_hold, warnings
-from cursor_gateway.agents.version_facts import VersionFacts, write_facts
+from cursor_gateway.agents.cursor.version_effects import relay_hold, warnings
+from cursor_gateway.agents.cursor.version_facts import VersionFacts, write_facts
 from cursor_gateway.settings import Settings
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
@@ -66,7 +66,7 @@ async def test_a_call_is_answered_by_a_ticket_before_the_cli_gives_up(
 async def test_where_calls_come_one_by_one_nobody_waits_for_another(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.run.MOMENT", 600.0)
+    monkeypatch.setattr("cursor_gateway.agents.cursor.run.MOMENT", 600.0)
     know(fake, calls_at_once=1)
     async with start() as client, asyncio.timeout(60):
         await health(client)

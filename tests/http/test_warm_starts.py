@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.agents.version_facts import VersionFacts, read_facts, write_facts
+from cursor_gateway.agents.cursor.version_facts import VersionFacts, read_facts, write_facts
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
 

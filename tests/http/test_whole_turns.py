@@ -13,7 +13,7 @@ WHOLE = "[[text:All ]][[text:done.]][[end-turn]]"
 
 @pytest.fixture(autouse=True)
 def brief_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.patience.END_OF_TURN_GRACE", 0.2)
+    monkeypatch.setattr("cursor_gateway.agents.cursor.timeouts.END_OF_TURN_GRACE", 0.2)
 
 
 @pytest.mark.parametrize(

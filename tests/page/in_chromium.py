@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from playwright.async_api import expect
 
-from cursor_gateway.agents.version_facts import VersionFacts, write_facts
+from cursor_gateway.agents.cursor.version_facts import VersionFacts, write_facts
 from tests.conftest import RECORDINGS, Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
 from tests.page.visitor import NARROW, PATIENCE_MS, WIDE, Visitor, visiting

@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 from playwright.async_api import expect
 
-from cursor_gateway.server import serving
 from cursor_gateway.settings_sources import load
+from cursor_gateway.web.server import serving
 from tests.conftest import Client
 from tests.http.dialogue import BASH
 from tests.page.visitor import NARROW, Visitor, visiting

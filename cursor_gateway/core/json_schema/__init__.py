@@ -1,4 +1,4 @@
-"""JSON Schema in a bounded number of steps, the drafts 4 to 2020-12.
+"""Law: JSON Schema, drafts 4 to 2020-12, in a bounded number of steps.
 
 Schema and document come from strangers, and nothing else runs while one is held against the other.
 So every subschema that is tried, every name, item and character that is looked at is a step, and

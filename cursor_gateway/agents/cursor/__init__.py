@@ -1,0 +1,1 @@
+"""Axis: Cursor's print CLI, `cursor-agent --print`, as an agent."""

@@ -1,0 +1,166 @@
+"""`cursor-gateway doctor`: what is wrong here, why it matters, and the command that mends it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cursor_gateway.cli.terminal import (
+    complete,
+    config_option,
+    json_option,
+    print_json,
+    say,
+    say_styled,
+    working,
+)
+from cursor_gateway.settings import Limits, Settings, SettingsError
+from cursor_gateway.settings_sources import load
+
+if TYPE_CHECKING:
+    from cursor_gateway.doctor.examination import Check, Finding
+
+Found = list[tuple[str, "Finding"]]
+
+_HOLDS = Limits(0.1, 3600)
+
+_STYLES = {"ok": "green", "note": "yellow", "fault": "bold red", "skipped": "dim"}
+
+
+class _Hold(click.ParamType[float]):
+    """Click's own range lets `nan` through."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds = float(click.FLOAT.convert(value, param, ctx))
+        if not _HOLDS.allow(seconds):
+            self.fail(f"{value} is not {_HOLDS}.", param, ctx)
+        return seconds
+
+
+@click.command()
+@click.option("--live", is_flag=True, help="Have a model work, too: some minutes, some requests.")
+@click.option("--model", default="auto", show_default=True, help="Model for --live.")
+@click.option(
+    "--hold",
+    "holds",
+    type=_Hold(),
+    multiple=True,
+    default=(45.0, 70.0),
+    show_default=True,
+    metavar="SECONDS",
+    help="How long --live holds a call; may be repeated.",
+)
+@json_option
+@config_option
+def doctor(
+    live: bool, model: str, holds: tuple[float, ...], as_json: bool, config_file: Path | None
+) -> None:
+    """Find what is wrong, and say what mends it. Exit code 0 only if all is well.
+
+    Nothing is changed, and no secret is shown. With --live the results are kept, by the version
+    of the CLI.
+    """
+    from cursor_gateway.doctor.checks import settings_fault
+
+    try:
+        settings = load({}, os.environ, config_file).settings
+    except SettingsError as error:
+        found = [("settings", settings_fault(error, config_file, os.environ))]
+        if not as_json:
+            _print("settings", [found[0][1]])
+    else:
+        _keep_quiet(settings)
+        found = complete(_examined(settings, live, model, holds, as_json))
+    is_healthy = all(finding.verdict != "fault" for _, finding in found)
+    if as_json:
+        findings = [{"check": check, **finding.as_json()} for check, finding in found]
+        print_json({"healthy": is_healthy, "findings": findings})
+    else:
+        _print_sum(found)
+    sys.exit(0 if is_healthy else 1)
+
+
+def _keep_quiet(settings: Settings) -> None:
+    """What the gateway's own log would say, the findings say better."""
+    import logging
+
+    if not settings.debug:
+        logging.disable(logging.CRITICAL)
+
+
+async def _examined(
+    settings: Settings, live: bool, model: str, holds: tuple[float, ...], as_json: bool
+) -> Found:
+    from cursor_gateway.doctor.checks import CHECKS, OLD_RESULTS
+    from cursor_gateway.doctor.examination import DoctorContext, examine
+    from cursor_gateway.doctor.probes import probes
+
+    # What was found before is about to be found anew.
+    without_old_results = [check for check in CHECKS if check.name not in OLD_RESULTS]
+    checks = [*without_old_results, *probes(model, holds)] if live else CHECKS
+    found: Found = []
+    async with DoctorContext(settings, os.environ) as bench:
+        with working() as show:
+
+            def begun(check: Check) -> None:
+                show(f"looking at {check.title} …")
+
+            async for check, findings in examine(checks, bench, begun):
+                found += [(check.name, finding) for finding in findings]
+                if not as_json:
+                    _print(check.name, findings)
+        if live and any(check == "live-answer" for check, _ in found):
+            _keep(await bench.agent.version(), found)
+    return found
+
+
+def _keep(version: str, found: Found) -> None:
+    """The next `doctor` knows of it, and whoever asks what this version can do."""
+    import json
+    from datetime import UTC, datetime
+
+    from cursor_gateway.doctor.probes import kept_results
+
+    path = kept_results(os.environ, version)
+    findings = [
+        {"check": check, **finding.as_json()}
+        for check, finding in found
+        if check.startswith("live-")
+    ]
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    kept = json.dumps({"version": version, "at": at, "findings": findings}, indent=2)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(kept)
+    except OSError as error:
+        say(f"The results are not kept: {path}: {error.strerror}", err=True)
+
+
+def _print(name: str, findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        label = (f"{finding.verdict:8}", _STYLES[finding.verdict])
+        say_styled(label, f"{name:14}{finding.what}")
+        if finding.why and finding.verdict != "ok":
+            say_styled((f"{'':22}{finding.why}", "dim"))
+        if finding.fix:
+            say_styled(f"{'':22}$ ", (finding.fix, "bold cyan"))
+
+
+def _print_sum(found: Found) -> None:
+    faults = sum(finding.verdict == "fault" for _, finding in found)
+    say()
+    if faults > 1:
+        say(f"{faults} faults. Mend the first one first.")
+    elif faults:
+        say("1 fault.")
+    else:
+        say("All is well.")

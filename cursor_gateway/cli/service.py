@@ -1,0 +1,124 @@
+"""`cursor-gateway service` and `cursor-gateway completion`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from cursor_gateway.cli.terminal import config_option, json_option, pass_on, print_json, say
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    from cursor_gateway.cli.supervisors import ServiceError
+
+    try:
+        yield
+    except ServiceError as error:
+        raise click.ClickException(str(error)) from None
+
+
+@click.group(short_help="Keep the gateway running by systemd or launchd.")
+def service() -> None:
+    """Keep the gateway running: by systemd on Linux, by launchd on macOS."""
+
+
+@service.command()
+@click.option("--print", "only_print", is_flag=True, help="Show the file; install nothing.")
+@config_option
+def install(only_print: bool, config_file: Path | None) -> None:
+    """Start it now and at every sign-in, and again when it falls."""
+    from cursor_gateway.cli import supervisors as services
+    from cursor_gateway.settings_sources import config_file as default_file
+    from cursor_gateway.settings_sources import load
+
+    load({}, os.environ, config_file)  # better refused here than by a service that never starts
+    named = config_file or (
+        default_file(os.environ) if os.environ.get("CURSOR_GATEWAY_CONFIG") else None
+    )
+    with _told():
+        keeper = services.keeper()
+        wanted = services.wanted(config_file or default_file(os.environ), named, os.environ)
+        if only_print:
+            pass_on(keeper.text(wanted, os.environ), nl=False)
+            return
+        file = services.install(keeper, wanted, os.environ)
+    say(f"The gateway runs as a service ({file}).")
+
+
+@service.command()
+def uninstall() -> None:
+    """Stop it and remove the service. The settings stay."""
+    from cursor_gateway.cli import supervisors as services
+
+    with _told():
+        file = services.uninstall(services.keeper(), os.environ)
+    say(f"The service is gone ({file}).")
+
+
+@service.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Whether it is installed and runs, and where. Exit code 1 if it does not run."""
+    from dataclasses import asdict
+
+    from cursor_gateway.cli import supervisors as services
+    from cursor_gateway.running_gateways import running
+
+    with _told():
+        keeper = services.keeper()
+        file = keeper.file(os.environ)
+        active = file.exists() and services.is_active(keeper, os.environ)
+    gateways = [asdict(presence) for presence in running(os.environ)]
+    if as_json:
+        print_json(
+            {"installed": file.exists(), "active": active, "file": str(file), "running": gateways}
+        )
+    else:
+        state = "active" if active else "not active" if file.exists() else "not installed"
+        say(f"service: {state} ({file})")
+        for gateway in gateways:
+            say(f"running: {gateway['base_url']} (pid {gateway['pid']})")
+    sys.exit(0 if active else 1)
+
+
+@service.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on as new lines come.")
+@click.option(
+    "--lines",
+    "-n",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="How many lines to begin with.",
+)
+def logs(follow: bool, lines: int) -> None:
+    """What the service wrote, as its keeper has it."""
+    from cursor_gateway.cli import supervisors as services
+
+    with _told():
+        command = services.keeper().log_command(os.environ, lines, follow)
+    try:
+        sys.exit(subprocess.run(command, check=False).returncode)
+    except FileNotFoundError:
+        raise click.ClickException(f"There is no {command[0]} here.") from None
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the completion for a shell, to be evaluated by it."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    root = context.find_root().command
+    script = found(root, {}, "cursor-gateway", "_CURSOR_GATEWAY_COMPLETE")
+    pass_on(script.source())

@@ -1,0 +1,1 @@
+"""Axis: one file for each client that `setup` knows."""

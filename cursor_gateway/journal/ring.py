@@ -1,0 +1,148 @@
+"""Journal: the records of one gateway. The last ones in memory, all of them in a file, and sums."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from cursor_gateway.journal.file import JournalFile
+from cursor_gateway.journal.metrics import Given, Metrics
+from cursor_gateway.journal.record import CLIENT_GONE, COMPLETE, WORDS_KEPT, Record
+from cursor_gateway.running_gateways import state_folder
+from cursor_gateway.settings import Settings
+
+log = logging.getLogger(__name__)
+
+RECENT = 500
+# Of the recent ones, how many keep what was asked and answered.
+RECENT_WITH_WORDS = 50
+
+# Nobody reads the sums after each answer, and many records in a row take a quarter of the time
+# that each takes between all else that is done for an answer.
+COUNTED_TOGETHER = 50
+
+# While the CLI lists no models, any name may be asked for; not each shall be a series of its own.
+MAX_MODELS = 100
+
+
+class Journal:
+    """The records of one gateway: the running ones, the recent ones, their sums, their file."""
+
+    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+        self._records_words = settings.record_prompts
+        self._running: dict[Record, None] = {}
+        self._recent: deque[Record] = deque(maxlen=RECENT)
+        self._file = JournalFile(state_folder(env), settings.journal_mb * 1024 * 1024)
+        self._metrics = Metrics()
+        self._uncounted: list[Record] = []
+        self._models: set[str] = set()
+
+    @contextmanager
+    def keeping(self, record: Record) -> Iterator[None]:
+        """Around a request, if it is one that is answered by an agent."""
+        if not record.dialect:
+            yield
+            return
+        if self._records_words:
+            record.answered = []
+        self._running[record] = None
+        try:
+            yield
+        finally:
+            del self._running[record]
+            record.end()
+            try:
+                self._keep(record)
+            except Exception:  # the answer is as good as it was
+                log.exception("a request is missing in the journal")
+
+    def _keep(self, record: Record) -> None:
+        self._uncounted.append(record)
+        if len(self._uncounted) >= COUNTED_TOGETHER:
+            self._count_all()
+        # What may be another thing by the time that it is written.
+        now = {"agents": record.processes()} | record.words()
+        self._file.write(lambda: record.as_json() | now)
+        self._recent.append(record)
+        if len(self._recent) > RECENT_WITH_WORDS:
+            wordless = self._recent[-RECENT_WITH_WORDS - 1]
+            wordless.asked = wordless.answered = None
+
+    def _count_all(self) -> None:
+        records, self._uncounted = self._uncounted, []
+        for record in records:
+            self._count(record)
+
+    def _count(self, record: Record) -> None:
+        add = self._metrics.add
+        is_error = record.outcome not in (COMPLETE, CLIENT_GONE)
+        add("requests_total", record.dialect, "error" if is_error else record.outcome)
+        if is_error:
+            add("errors_total", record.outcome)
+        if record.calls:
+            add("tool_calls_total", record.channel, by=len(record.calls))
+        if record.loop:
+            add("loop_guard_stops_total")
+        for agent in record.agents:
+            add("agent_runs_total", agent.how)
+            # One that went on is counted when it leaves by the request that it was started for.
+            if agent.how == "continued":
+                continue
+            if agent.exited.done():
+                self._count_exit(agent.exited)
+            else:
+                agent.exited.add_done_callback(self._count_exit)
+        if record.resolved:
+            self._measure(record)
+
+    def _count_exit(self, exited: asyncio.Future[int]) -> None:
+        self._metrics.add("agent_exits_total", reason_of(exited.result()))
+
+    def _measure(self, record: Record) -> None:
+        if len(self._models) < MAX_MODELS:
+            self._models.add(record.resolved)
+        model = record.resolved if record.resolved in self._models else "other"
+        self._metrics.observe("duration_seconds", record.duration, model)
+        if (first := record.timeline.get("first_token")) is not None:
+            self._metrics.observe("first_token_seconds", first, model)
+        if usage := record.usage:
+            for kind in ("input", "cached", "output"):
+                self._metrics.add("tokens_total", model, kind, by=getattr(usage, kind))
+            self._metrics.add("estimates_total", by=usage.estimated)
+
+    def note_request(self, record: Record, body: bytes | bytearray) -> None:
+        if self._records_words:
+            record.asked = body[:WORDS_KEPT].decode("utf-8", "replace")
+
+    def listed(self) -> Iterator[Record]:
+        """The newest first, and before them those that are still running."""
+        yield from reversed(self._running)
+        yield from reversed(self._recent)
+
+    def find(self, request_id: str) -> Record | None:
+        return next((record for record in self.listed() if record.id == request_id), None)
+
+    def measured(self, others: Mapping[str, Given]) -> str:
+        """Everything that is counted, as Prometheus reads it."""
+        self._count_all()
+        own = {"requests_running": len(self._running), "journal_lost_total": self._file.lost}
+        return self._metrics.text({**others, **own})
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._file.close)
+
+
+def reason_of(exit_code: int) -> str:
+    """Why an agent left. Programs that handle a signal leave with 128 and its number."""
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if number in (signal.SIGTERM, signal.SIGINT):
+        return "stopped"
+    if number == signal.SIGKILL:
+        return "killed"
+    if exit_code < 0:
+        return "crashed"
+    return "failed" if exit_code else "finished"

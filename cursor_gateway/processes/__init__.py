@@ -1,0 +1,1 @@
+"""Law: the only place that starts and ends processes. It knows no agent."""

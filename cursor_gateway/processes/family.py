@@ -1,0 +1,92 @@
+"""Family: an agent and all processes that it has started, found and ended together.
+
+There may be thousands, so others get their turn between the looks at some of them. And should a
+look fail, the agent and its process group are ended all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import math
+import os
+import signal
+from collections.abc import Collection, Iterator
+
+from cursor_gateway.processes import tree
+from cursor_gateway.processes.tree import Process
+
+log = logging.getLogger(__name__)
+
+SWEEP_INTERVAL = 0.02
+# In which nobody was ended.
+SWEEPS = 40
+# Processes that are looked at without a break, which takes a few milliseconds.
+LOOKS_AT_ONCE = 50
+
+
+class Family:
+    """Use it only inside the event loop that started the agent."""
+
+    def __init__(
+        self, root: int, mark: str, others: Collection[int], exited: asyncio.Future[int]
+    ) -> None:
+        self._root = root
+        # In its environment and among its limits, and so in those of all its descendants.
+        self._mark = mark
+        self._others = others
+        self._exited = exited
+
+    def living(self) -> Iterator[Process]:
+        """Those who live, the agent among them."""
+        return tree.members(self._root, self._mark, self._others)
+
+    async def below(self) -> list[Process]:
+        """A cheaper look: the agent, and whoever still has it for an ancestor."""
+        return await self._look_at(tree.tree(self._root)) or []
+
+    async def terminate(self, known: list[Process]) -> list[Process]:
+        """SIGTERM for all of them, `known` before or not; who they are."""
+        family = await self._look_at(self.living(), iter(known)) or known
+        tree.signal_all((process.pid for process in family), signal.SIGTERM)
+        return family
+
+    async def sweep(self, known: list[Process]) -> None:
+        """SIGKILL until none of `known` is left, nor of those who were born meanwhile."""
+        family, ever = known, {process.pid for process in known}
+        in_vain, fewest = 0, math.inf
+        while in_vain < SWEEPS:
+            found = await self._look_at(self.living(), tree.still_alive(family))
+            tree.reap(ever - {self._root, *self._others})
+            if found == [] and self._exited.done():
+                return
+            family = family if found is None else found
+            ever |= {process.pid for process in family}
+            in_vain = 0 if len(family) < fewest else in_vain + 1
+            fewest = min(fewest, len(family))
+            self._kill(family)
+            await asyncio.wait({self._exited}, timeout=SWEEP_INTERVAL)
+            if self._exited.done():
+                await asyncio.sleep(SWEEP_INTERVAL)
+        log.warning("agent %d left processes that SIGKILL does not end", self._root)
+
+    def _kill(self, family: list[Process]) -> None:
+        tree.signal_all((process.pid for process in family), signal.SIGKILL)
+        if not self._exited.done():  # else its number may be another's by now
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._root, signal.SIGKILL)
+
+    async def _look_at(self, *found: Iterator[Process]) -> list[Process] | None:
+        """All who are found, each once; None when looking failed, which may pass."""
+        family: dict[Process, None] = {}
+        try:
+            for process in itertools.chain(*found):
+                family[process] = None
+                if len(family) % LOOKS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        except OSError as error:
+            log.debug("the processes of agent %d cannot be listed: %s", self._root, error)
+            return None
+        return list(family)

@@ -1,0 +1,1 @@
+"""Law: the MCP server that agents call their client's tools by; it names no agent."""

@@ -1,0 +1,1 @@
+"""Law: the only place, beside the relay, that knows aiohttp's server, and that knows dialects."""

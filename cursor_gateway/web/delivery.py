@@ -1,0 +1,257 @@
+"""An answer on its way to the client: streamed or whole, kept alive, never with half an end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from cursor_gateway.background import in_background
+from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.dialects import Exchange, StreamEncoder
+from cursor_gateway.errors import GatewayError, ShuttingDown
+from cursor_gateway.journal.record import Record
+from cursor_gateway.settings import Settings
+
+log = logging.getLogger(__name__)
+
+Batches = AsyncGenerator[list[Event], None]
+
+REQUEST_ID = web.RequestKey("request_id", str)
+RECORD = web.RequestKey("record", Record)
+
+SSE_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+    "X-Accel-Buffering": "no",
+}
+
+
+class Delivery:
+    def __init__(self, settings: Settings, stopping: asyncio.Future[None]) -> None:
+        self._settings = settings
+        # Done when the gateway can wait no longer for answers to finish.
+        self._stopping = stopping
+        self._limits: set[asyncio.Timeout] = set()
+        self._pulse = _Pulse()
+        stopping.add_done_callback(self._end_waiting)
+
+    def adopt(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @property
+    def keep_alive(self) -> float:
+        return self._settings.keep_alive
+
+    async def deliver(
+        self, request: web.Request, exchange: Exchange, answer: Batches
+    ) -> web.StreamResponse:
+        if not exchange.stream:
+            return json_response(await self.fold(exchange, answer, request[REQUEST_ID]))
+        async with aclosing(self._watched(answer, request[REQUEST_ID])) as watched:
+            return await self._stream(request, exchange, watched)
+
+    async def fold(self, exchange: Exchange, answer: Batches, request_id: str) -> dict[str, Any]:
+        """The whole answer."""
+        fold = exchange.fold(_answer_id(), int(time.time()))
+        async with aclosing(self._watched(answer, request_id)) as watched, self._until_shutdown():
+            async for batch in watched:
+                fold.feed(batch)
+        return fold.body()
+
+    async def pass_on(
+        self,
+        exchange: Exchange,
+        answer: Batches,
+        request_id: str,
+        send: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """The frames of a streamed answer, for a wire that is not an HTTP response."""
+        encoder = exchange.encoder(_answer_id(), int(time.time()))
+        async with aclosing(self._watched(answer, request_id)) as watched, self._until_shutdown():
+            async for batch in watched:
+                await send(encoder.feed(batch))
+
+    def _watched(self, answer: Batches, request_id: str) -> Batches:
+        return _timed(answer, request_id) if self._settings.timing else answer
+
+    async def _stream(
+        self, request: web.Request, exchange: Exchange, answer: Batches
+    ) -> web.StreamResponse:
+        """Write the answer as it comes. Until the first event the status is still open."""
+        encoder = exchange.encoder(_answer_id(), int(time.time()))
+        stream = _Stream(request, encoder, self._settings)
+        self._pulse.add(stream)
+        try:
+            async with self._until_shutdown():
+                async for batch in answer:
+                    await stream.write(batch)
+        except ConnectionError:
+            request[RECORD].left()
+            log.debug("request %s: the client left", request[REQUEST_ID])
+        except Exception as error:
+            if not stream.response.prepared:
+                raise
+            await self._break_off(request, stream, error)
+        finally:
+            self._pulse.discard(stream)
+        return stream.response
+
+    async def _break_off(self, request: web.Request, stream: _Stream, error: Exception) -> None:
+        """Say what went wrong as the last event. The stream then ends like any other: an end that
+        looks like a broken connection makes Codex, Cline and Kilo forget what was said before it,
+        and no client takes an answer for whole whose last event is an error."""
+        if not isinstance(error, GatewayError):
+            log.exception("request %s failed", request[REQUEST_ID])
+            error = GatewayError("Something went wrong in the gateway.")
+        request[RECORD].failed(error)
+        log.info("request %s broke off: %s", request[REQUEST_ID], error.code)
+        with suppress(ConnectionError):
+            await stream.fail(error)
+
+    def _until_shutdown(self) -> _UntilShutdown:
+        return _UntilShutdown(self._limits, is_now=self._stopping.done())
+
+    def _end_waiting(self, _: object) -> None:
+        for limit in self._limits:
+            limit.reschedule(0)
+
+
+class _UntilShutdown:
+    """Within it, waiting ends when the gateway itself can wait no longer."""
+
+    def __init__(self, limits: set[asyncio.Timeout], *, is_now: bool) -> None:
+        self._limits = limits
+        self._limit = asyncio.timeout(0 if is_now else None)
+
+    async def __aenter__(self) -> None:
+        await self._limit.__aenter__()
+        self._limits.add(self._limit)
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self._limits.discard(self._limit)
+        try:
+            await self._limit.__aexit__(*raised)
+        except TimeoutError:
+            raise ShuttingDown("The gateway is shutting down.") from None
+
+
+class _EventStream(web.StreamResponse):
+    # The headers wait for the first frame, which follows at once: one packet instead of two.
+    _send_headers_immediately = False
+
+
+class _Pulse:
+    """Has the streams that are silent give signs of life: one timer for all of them, since each
+    would need one for every answer, and few are ever silent for so long."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._streams: set[_Stream] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, stream: _Stream) -> None:
+        self._streams.add(stream)
+        if self._timer is not None and stream.due < self._timer.when():
+            self._timer.cancel()  # the interval was changed meanwhile
+            self._timer = None
+        if self._timer is None:
+            self._timer = self._loop.call_at(stream.due, self._beat)
+
+    def discard(self, stream: _Stream) -> None:
+        self._streams.discard(stream)
+        stream.fall_silent()
+
+    def _beat(self) -> None:
+        now = self._loop.time()
+        for stream in self._streams:
+            stream.look_alive(now)
+        due = min((stream.due for stream in self._streams), default=None)
+        self._timer = None if due is None else self._loop.call_at(due, self._beat)
+
+
+class _Stream:
+    """A streamed answer, which can tell for how long it had nothing to say."""
+
+    def __init__(self, request: web.Request, encoder: StreamEncoder, settings: Settings) -> None:
+        self.response = _EventStream(headers=SSE_HEADERS)
+        self._request = request
+        self._encoder = encoder
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        # When it last wrote anything, and anything that is an event.
+        self._wrote_at = self._event_at = self._loop.time()
+        self._is_writing = False
+        self.due = self._wrote_at + settings.keep_alive
+        self._sign_of_life: asyncio.Task[None] | None = None
+
+    async def write(self, batch: list[Event]) -> None:
+        frames = self._encoder.feed(batch)
+        self._event_at = self._loop.time()
+        await self._send(frames, last=isinstance(batch[-1], Finished))
+
+    async def fail(self, error: GatewayError) -> None:
+        await self._send(self._encoder.fail(error, self._request[REQUEST_ID]), last=True)
+
+    def fall_silent(self) -> None:
+        if self._sign_of_life is not None:
+            self._sign_of_life.cancel()
+
+    async def _send(self, frames: bytes, *, last: bool = False) -> None:
+        self._is_writing = True
+        try:
+            if not self.response.prepared:
+                await self.response.prepare(self._request)
+            await (self.response.write_eof if last else self.response.write)(frames)
+        finally:
+            self._is_writing = False
+            self._wrote_at = self._loop.time()
+
+    def look_alive(self, now: float) -> None:
+        """Give a sign of life if it is time for one, and find out when it will be time again. A
+        client that does not read what is there needs none."""
+        silent_from = now if self._is_writing else self._wrote_at
+        if silent_from + self._settings.keep_alive <= now:
+            silent_from = now
+            self._sign_of_life = in_background(self._give_sign_of_life(now), "a sign of life")
+        self.due = silent_from + self._settings.keep_alive
+
+    async def _give_sign_of_life(self, now: float) -> None:
+        with suppress(ConnectionError):  # the answer itself will notice
+            if now - self._event_at >= self._settings.heartbeat:
+                self._event_at = now
+                await self._send(self._encoder.heartbeat())
+            else:
+                await self._send(self._encoder.keep_alive())
+
+
+async def _timed(answer: Batches, request_id: str) -> Batches:
+    began, first = time.monotonic(), 0.0
+    async with aclosing(answer):
+        try:
+            async for batch in answer:
+                first = first or time.monotonic()
+                yield batch
+        finally:
+            until_first, until_end = (first or began) - began, time.monotonic() - began
+            log.info(
+                "timing %s: first event %.1f ms, end %.1f ms",
+                request_id,
+                until_first * 1000,
+                until_end * 1000,
+            )
+
+
+def _answer_id() -> str:
+    return secrets.token_hex(12)
+
+
+def json_response(body: object, status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
