@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Generic, TypeVar
 
-from cursor_gateway.agents.cursor.cli import CursorCli
-from cursor_gateway.agents.cursor.texts import ModelList, SignIn
-from cursor_gateway.agents.cursor.transcripts import config_folders
+from cursor_gateway.agents import Agent, ModelList, SignIn
 from cursor_gateway.background import in_background
 from cursor_gateway.core.models import Model, checked, resolve
 from cursor_gateway.errors import (
@@ -136,7 +133,7 @@ class CachedValue(Generic[T]):
 
 
 class Account:
-    def __init__(self, agent: CursorCli, settings: Settings) -> None:
+    def __init__(self, agent: Agent, settings: Settings) -> None:
         self._agent = agent
         self._aliases = settings.aliases
         self._sign_in: CachedValue[SignIn] = CachedValue(self._check_sign_in)
@@ -237,14 +234,15 @@ class Account:
         return found
 
     async def _found_sign_in(self) -> SignIn:
-        if not self._agent.has_api_key:
+        if not self._agent.key_variable:
             return await self._agent.sign_in()
-        # With a key, `status` knows only of a browser sign-in; the list of models knows the truth.
+        # With a key, the CLI's `status` knows only of a browser sign-in; the list of models knows
+        # the truth.
         try:
             await self._models.get(MODELS_LAST, stale=False)
         except NotAuthenticated:
             return SignIn(authenticated=False)
-        return SignIn(authenticated=True, account="CURSOR_API_KEY")
+        return SignIn(authenticated=True, account=self._agent.key_variable)
 
     async def _list_models(self) -> ModelList:
         listed = await self._agent.models()
@@ -272,10 +270,3 @@ class Account:
 
     def _sign_in_lasts(self) -> float:
         return SIGN_IN_LASTS if self.authenticated else NO_SIGN_IN_LASTS
-
-
-def cursor_files(env: Mapping[str, str]) -> list[Path]:
-    """Where the CLI may keep its sign-in. That a file exists does not mean that it is valid."""
-    return [
-        folder / name for folder in config_folders(env) for name in ("cli-config.json", "auth.json")
-    ]

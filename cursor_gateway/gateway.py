@@ -5,40 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cursor_gateway import __version__
-from cursor_gateway.account import Account
-from cursor_gateway.agents.cursor.chats import Chat
-from cursor_gateway.agents.cursor.cli import CursorCli
-from cursor_gateway.agents.cursor.permissions import agent_reads
-from cursor_gateway.agents.cursor.run import Run, RunSpec, StartOver
-from cursor_gateway.agents.cursor.tool_channel import ToolChannel
-from cursor_gateway.agents.cursor.transcripts import Transcripts
-from cursor_gateway.agents.cursor.version_effects import relay_hold, warnings
-from cursor_gateway.agents.cursor.version_facts import KnownVersions, VersionFacts, known_facts
+from cursor_gateway.agents import Chat, Run, RunSpec, StartOver
 from cursor_gateway.background import in_background
 from cursor_gateway.core.bridged_calls import Errands
 from cursor_gateway.core.call_ids import CallIds
-from cursor_gateway.core.conversation import Conversation, ToolCall
-from cursor_gateway.core.events import Event
+from cursor_gateway.core.conversation import Conversation, ToolCall, ToolResult
+from cursor_gateway.core.events import AnswerEvent
 from cursor_gateway.core.history import Answer
-from cursor_gateway.core.loop_guard import Loop
+from cursor_gateway.core.instructions import AskAgain, Deliver, Done, Read, Reply, RunTools
 from cursor_gateway.core.turn import Turn
-from cursor_gateway.errors import AgentNotFound, GatewayError, NotAuthenticated, TooManyRequests
+from cursor_gateway.errors import (
+    AgentNotFound,
+    GatewayError,
+    NotAuthenticated,
+    TooManyRequests,
+    UnsupportedParameter,
+)
 from cursor_gateway.journal.record import Record
 from cursor_gateway.mcp_bridge.bridge import Bridge
-from cursor_gateway.processes.child import TERM_GRACE
-from cursor_gateway.processes.children import Children
+from cursor_gateway.parts import Parts
 from cursor_gateway.recent_failures import RecentFailures
-from cursor_gateway.relay.server import Relay
-from cursor_gateway.running_gateways import state_folder, versions_folder
 from cursor_gateway.sessions import Sessions, TurnRequest
 from cursor_gateway.settings import Settings
-from cursor_gateway.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
 
@@ -50,24 +44,14 @@ class Gateway:
         self, settings: Settings, env: Mapping[str, str], *, owns_process: bool = False
     ) -> None:
         self._settings = settings
-        transcripts = Transcripts(env, state_folder(env), keep=settings.transcripts == "keep")
-        self._children = Children(transcripts, owns_process=owns_process)
-        self.workspaces = Workspaces(
-            self._children.root, settings.workspace, settings.workspace_roots
-        )
-        self.bridge = Bridge(settings, env, self._children)
-        self._relay = Relay(settings.relay_hold, self.bridge.answer)
         self._call_ids = CallIds(secrets.token_bytes(32), lambda: secrets.token_hex(6))
-        self.agent = CursorCli(
-            settings,
-            env,
-            self._children,
-            self.workspaces,
-            self._relay,
-            self._call_ids.new,
-            KnownVersions(versions_folder(env), self._heed),
+        self._parts = Parts(
+            settings, env, self._call_ids.new, self._execute, owns_process=owns_process
         )
-        self.account = Account(self.agent, settings)
+        self.workspaces = self._parts.workspaces
+        self.agent = self._parts.agent
+        self.account = self._parts.account
+        self.bridge = Bridge(settings, env, self._parts.children)
         self._failures = RecentFailures(lambda: self.account.sign_ins)
         self._sessions = Sessions(
             self.agent,
@@ -75,18 +59,17 @@ class Gateway:
             settings.session_ttl,
             most=settings.slots * settings.parked_per_slot,
         )
-        self._channel = ToolChannel(settings.tool_channel)
-        self._errands = Errands()
+        self._bridged_calls = Errands()
         self._slots = _Slots(settings.slots, settings.queue)
         self._loops_stopped = 0
-        self._keeping: asyncio.Task[None] | None = None
+        self._touching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._keeping = in_background(
-            self._children.root.keep(), "the hold on the scratch directory"
+        self._touching = in_background(
+            self._parts.scratch.keep(), "the hold on the scratch directory"
         )
-        await asyncio.to_thread(self._children.transcripts.clear_behind_others)
-        await self._relay.start()
+        await self.agent.begin()
+        await self._parts.relay.start()
         self.account.start()
         self.bridge.start()
 
@@ -99,47 +82,59 @@ class Gateway:
         may_resume: bool = True,
         may_bridge: bool = True,
         record: Record | None = None,
-    ) -> AsyncGenerator[list[Event], None]:
+    ) -> AsyncGenerator[list[AnswerEvent], None]:
         """The answer to `conversation`, in batches of events; the last event is `Finished`.
 
         `directory` is a real workspace that was allowed, or None for an empty one.
         """
         record = record or Record()
-        ask = await self._ask(conversation, directory, caller, may_resume, may_bridge)
-        record.resolved = ask.model
-        turn = self._turn(ask.conversation)
+        request = await self._request(conversation, directory, caller, may_resume, may_bridge)
+        record.resolved = request.model
+        turn, answer = self._turn(request.conversation), Answer()
         record.mark("queued")
-        async with self._failures.attempt(ask), self._slots:
+        async with self._failures.attempt(request), self._slots:
             record.mark("started")
-            told = Answer()
-            run = self._continued(ask, record) or self._started(ask, record)
-            turn.begin(ask.conversation, run.told)
+            run = self._continued(request, record) or self._started(request, record)
+            turn.begin(request.conversation, run.reported_usage)
             try:
-                while not turn.over:
-                    try:
-                        batch = await run.read(restless=turn.restless)
-                    except StartOver as refusal:
-                        run = self._start_over(ask, run, turn, refusal, record)
-                        continue
-                    events = turn.feed(batch)
-                    self._reply(run, turn)
-                    if turn.over:
-                        await self._run_errands(ask, turn, events)
-                    if events:
-                        told.feed(events)
-                        record.passed_on(events)
-                        yield events
-                    await self._run_errands(ask, turn)
-                    if turn.retry:
-                        run = self._ask_again(ask, run, turn, record)
+                while True:
+                    match turn.next():
+                        case Read(burst_open):
+                            try:
+                                turn.feed(await run.read(burst_open=burst_open))
+                            except StartOver as refusal:
+                                run = self._start_over(request, run, turn, refusal, record)
+                        case Reply(results):
+                            run.deliver(results)
+                        case RunTools(calls, beside):
+                            turn.executed(await self._run_tools(request, calls, beside))
+                        case AskAgain() as again:
+                            run = self._ask_again(request, run, turn, again, record)
+                        case Deliver(events):
+                            answer.feed(events)
+                            record.passed_on(events)
+                            yield events
+                        case Done() as done:
+                            break
             except BaseException as error:
                 self._give_up(run, error)
                 raise
             finally:
-                record.chat, record.channel = run.session_id, _channel_of(ask, run, turn)
-            self._leave(ask, run, turn, told, record.loop)
+                record.chat, record.channel = run.session_id, _channel_of(request, run, turn)
+            answer.feed(done.events)
+            record.passed_on(done.events)
+            self._note_end(run, record)
+            # The run is parked before the last frame can reach the client, which may be back with
+            # its results as soon as it has read that.
+            is_parked = self._let_go(request, run, done, answer)
+            try:
+                yield done.events
+            except BaseException:
+                if is_parked:
+                    self._sessions.stop(run)
+                raise
 
-    async def _ask(
+    async def _request(
         self,
         conversation: Conversation,
         directory: Path | None,
@@ -151,6 +146,8 @@ class Gateway:
         self.agent.locate()
         model = await self.account.resolve(conversation.model)
         await self.account.require_sign_in()
+        if conversation.has_images and not self.agent.capabilities.reads_images:
+            raise UnsupportedParameter("Images do not reach this agent.")
         if may_bridge:
             conversation = self._with_bridged(conversation, directory)
         if conversation.callable_tools:
@@ -178,136 +175,125 @@ class Gateway:
             return conversation
         return replace(conversation, tools=conversation.tools + bridged)
 
-    async def _run_errands(
-        self, ask: TurnRequest, turn: Turn, events: Sequence[Event] = ()
-    ) -> None:
-        """If there are any; `events` is what the client gets once they are done."""
-        calls = tuple(turn.errands)
-        if not calls:
-            return
-        results = await asyncio.gather(*map(self.bridge.answer, calls))
-        turn.executed(results)
-        beside = [event.id for event in events if isinstance(event, ToolCall)]
-        self._errands.remember(ask.caller, beside, calls, results)
+    async def _execute(self, call: ToolCall) -> ToolResult:
+        return await self.bridge.answer(call)
 
-    def _continued(self, ask: TurnRequest, record: Record) -> Run | None:
-        """The agent that waits for what `ask` brings."""
-        run = self._sessions.continued(ask)
-        if run is not None and run.child is not None:
-            record.had("continued", run.child)
+    async def _run_tools(
+        self, request: TurnRequest, calls: tuple[ToolCall, ...], beside: tuple[str, ...]
+    ) -> list[ToolResult]:
+        results = await asyncio.gather(*map(self.bridge.answer, calls))
+        self._bridged_calls.remember(request.caller, beside, calls, results)
+        return results
+
+    # Runs
+
+    def _continued(self, request: TurnRequest, record: Record) -> Run | None:
+        """The run that waits for what `request` brings."""
+        run = self._sessions.continued(request)
+        if run is not None:
+            record.started("continued", run.process)
         return run
 
-    def _started(self, ask: TurnRequest, record: Record) -> Run:
-        """An agent that goes on with a chat, or reads everything."""
-        return self.agent.start(self._order(ask, *self._sessions.resumed(ask)), record)
+    def _started(self, request: TurnRequest, record: Record) -> Run:
+        """A run that goes on with a chat, or reads everything."""
+        chat, known = self._sessions.resumed(request)
+        return self.agent.start(replace(self._spec(request), chat=chat, known=known), record)
 
-    def _order(self, ask: TurnRequest, chat: Chat | None = None, known: int = 0) -> RunSpec:
-        conversation = self._errands.woven(ask.caller, ask.conversation)
-        by_relay = self._is_by_relay(ask)
-        return RunSpec(conversation, ask.model, ask.directory, ask.caller, by_relay, chat, known)
-
-    def _is_by_relay(self, ask: TurnRequest) -> bool:
-        return bool(ask.conversation.callable_tools) and self._channel.is_relay(self.agent.locate())
+    def _spec(self, request: TurnRequest) -> RunSpec:
+        conversation = self._bridged_calls.woven(request.caller, request.conversation)
+        return RunSpec(conversation, request.model, request.directory, request.caller)
 
     def _start_over(
-        self, ask: TurnRequest, run: Run, turn: Turn, refusal: StartOver, record: Record
+        self, request: TurnRequest, run: Run, turn: Turn, refusal: StartOver, record: Record
     ) -> Run:
-        """The same for an agent that reads everything, by the channel that it knows."""
-        order = replace(run.order, chat=None, known=0)
-        if refusal.because == "relay":
-            self._channel.relay_is_ignored()
-            order = replace(order, by_relay=False)
+        """The same for a run that reads everything, and does without what this one lacks."""
+        spec = replace(run.spec, chat=None, known=0)
+        if refusal.because == "calls":
+            spec = replace(spec, writes_calls=True)
         elif refusal.because in ("run", "tools"):
-            log.info("the agent that waited for these results cannot go on; another reads all")
-            order = self._order(ask)
+            log.info("the run that waited for these results cannot go on; another reads all")
+            spec = self._spec(request)
         else:
             log.info("the agent did not take up its chat; it gets the whole conversation")
         self.agent.end(run)
-        turn.begin(order.conversation)
-        return self.agent.start(order, record)
+        turn.begin(spec.conversation)
+        return self.agent.start(spec, record)
 
-    def _ask_again(self, ask: TurnRequest, run: Run, turn: Turn, record: Record) -> Run:
-        """Another agent, which also reads what was wrong with the answer of this one, or what was
+    def _ask_again(
+        self, request: TurnRequest, run: Run, turn: Turn, again: AskAgain, record: Record
+    ) -> Run:
+        """Another run, which also reads what was wrong with the answer of this one, or what was
         done for it; it goes on from where this one ended, if it did."""
-        order = self._order(ask)
-        messages = order.conversation.messages + turn.retry
-        order = replace(order, conversation=replace(order.conversation, messages=messages))
-        if not ask.may_resume or not turn.ended_with_agent:
+        spec = self._spec(request)
+        messages = spec.conversation.messages + again.messages
+        spec = replace(spec, conversation=replace(spec.conversation, messages=messages))
+        if not request.may_resume or not again.run_finished:
             self.agent.end(run)
         elif chat := self.agent.keep(run):
-            if self.agent.chats.is_there(chat):
-                order = replace(order, chat=chat, known=len(messages) - 1)
+            if self.agent.still_has(chat):
+                spec = replace(spec, chat=chat, known=len(messages) - 1)
             else:
                 self.agent.forget(chat)
-        turn.begin(order.conversation)
-        return self.agent.start(order, record)
-
-    def _reply(self, run: Run, turn: Turn) -> None:
-        if turn.replies and run.line is not None:
-            run.line.deliver(turn.replies)
-            turn.replies.clear()
+        turn.begin(spec.conversation)
+        return self.agent.start(spec, record)
 
     def _give_up(self, run: Run, error: BaseException) -> None:
         self.agent.end(run)
         if isinstance(error, NotAuthenticated):
             self.account.doubt_sign_in()
 
-    def _leave(
-        self, ask: TurnRequest, run: Run, turn: Turn, told: Answer, loop: Loop | None
-    ) -> None:
-        """What becomes of the agent when its answer is over."""
-        self._note_loop(loop)
+    def _note_end(self, run: Run, record: Record) -> None:
         self.account.trust_sign_in()
-        self._channel.count(_channel_of(ask, run, turn), run)
-        seen = told.after(ask.whole)
-        can_return = ask.conversation.calls_have_ids
-        if can_return and turn.leaves_agent_waiting and run.is_waiting:
-            run.put_back(turn.unread, turn.usage)
-            self._sessions.park(ask, run, seen, told.calls)
-            return
-        chat = self._sessions.keep(ask, run, seen) if turn.ended_with_agent else None
-        if not turn.ended_with_agent:
-            self.agent.end(run)
-        self._prepare(ask, chat)
-
-    def _prepare(self, ask: TurnRequest, chat: Chat | None) -> None:
-        """Have an agent ready for what comes next: this conversation again, if it looks like one
-        that goes on, or else another one like it."""
-        goes_on = ask.conversation.tools or ask.past_and_news[0]
-        chat = chat if chat and goes_on and self.agent.chats.is_there(chat) else None
-        empty = replace(ask.conversation, messages=())
-        order = RunSpec(empty, ask.model, ask.directory, ask.caller, self._is_by_relay(ask), chat)
-        self.agent.spares.want(order)
-
-    def _note_loop(self, loop: Loop | None) -> None:
-        if loop is not None:
+        self.agent.answered(run, record.channel)
+        if record.loop is not None:
             self._loops_stopped += 1
-            log.warning("loop guard stopped %s: %s", loop.tool, loop.as_json())
+            log.warning("loop guard stopped %s: %s", record.loop.tool, record.loop.as_json())
 
-    def _heed(self, facts: VersionFacts) -> None:
-        """What runs and `doctor --live` have shown of the version of the CLI that is installed."""
-        self._relay.hold_for(relay_hold(self._settings, facts))
-        self._relay.habits.calls_one_by_one = facts.calls_at_once == 1
-        self._channel.heed(facts)
-        for warning in warnings(self._settings, facts):
-            log.warning("%s", warning)
+    def _let_go(self, request: TurnRequest, run: Run, done: Done, answer: Answer) -> bool:
+        """What becomes of the run when its answer is over; whether it is parked."""
+        seen = answer.after(request.whole)
+        can_return = request.conversation.calls_have_ids
+        if can_return and done.run_is == "waiting" and run.is_waiting:
+            run.park(done.unread, done.usage)
+            self._sessions.park(request, run, seen, answer.calls)
+            return True
+        chat = None
+        if done.run_is == "finished":
+            chat = self._sessions.keep(request, run, seen)
+        else:
+            self.agent.end(run)
+        self._prepare(request, chat)
+        return False
+
+    def _prepare(self, request: TurnRequest, chat: Chat | None) -> None:
+        """Have a run ready for what comes next: this conversation again, if it looks like one that
+        goes on, or else another one like it."""
+        if not self.agent.capabilities.starts_warm:
+            return
+        goes_on = request.conversation.tools or request.past_and_news[0]
+        chat = chat if chat and goes_on and self.agent.still_has(chat) else None
+        empty = replace(request.conversation, messages=())
+        spec = RunSpec(empty, request.model, request.directory, request.caller, chat=chat)
+        self.agent.prepare(spec)
+
+    # Health and end
 
     async def look_at_disk(self) -> None:
         """For `health`: whether agents still have a place to work in."""
-        await self._children.root.look()
+        await self._parts.scratch.look()
 
     def health(self) -> dict[str, Any]:
         """What scripts ask: from memory, in no time."""
         problem: GatewayError | None
-        facts = self.agent.known.facts
         try:
             located = self.agent.locate()
             agent: dict[str, Any] = {"kind": located.kind, "path": located.path}
             agent["version"] = self.account.version
-            problem = self.account.problem() or self._children.root.fault
+            problem = self.account.problem() or self._parts.scratch.fault
         except AgentNotFound as missing:
             agent, problem = {"kind": None, "path": None, "version": None}, missing
         is_starting = not problem and self.account.is_starting
+        of_agent = self.agent.state()
         state: dict[str, Any] = {
             "status": "error" if problem else "starting" if is_starting else "ok",
             "version": __version__,
@@ -317,15 +303,10 @@ class Gateway:
             "mcp_servers": self.bridge.state(),
             "agent": agent,
             "slots": self._slots.state(),
-            "tools": self._channel.state(self.agent.locate()) if agent["kind"] else None,
-            "warm": self.agent.spares.state(),
-            "sessions": self._sessions.state(),
+            **of_agent,
+            "sessions": {**self._sessions.state(), **of_agent.get("sessions", {})},
             "loops_stopped": self._loops_stopped,
             "record_prompts": self._settings.record_prompts,
-            "agent_reads": agent_reads(self._settings),
-            "transcripts": self._settings.transcripts,
-            "version_facts": known_facts(facts),
-            "warnings": warnings(self._settings, facts),
         }
         if problem:
             state["error"] = {"code": problem.code, "message": problem.message}
@@ -333,21 +314,17 @@ class Gateway:
 
     async def close(self, *, at_once: bool = False) -> None:
         """Stop every agent. `at_once` gives none of them time to leave by itself."""
-        if self._keeping is not None:
-            self._keeping.cancel()
+        if self._touching is not None:
+            self._touching.cancel()
         await self.bridge.close()
-        await self.account.close()
-        await self.agent.known.close()
-        self.agent.spares.close()
         self._sessions.close()
-        await self._relay.close()
-        await self._children.close(0.0 if at_once else TERM_GRACE)
+        await self._parts.close(at_once=at_once)
 
 
-def _channel_of(ask: TurnRequest, run: Run, turn: Turn) -> str:
-    if not ask.conversation.callable_tools:
+def _channel_of(request: TurnRequest, run: Run, turn: Turn) -> str:
+    if not request.conversation.callable_tools:
         return "none"
-    return turn.channel or ("relay" if run.line else "text")
+    return turn.channel or run.channel
 
 
 class _Slots:

@@ -116,48 +116,50 @@ class RecentFailures:
         # By caller, model and directory.
         self._trials: _Newest[_Trial] = _Newest()
 
-    def attempt(self, ask: TurnRequest) -> _Attempt:
-        """Within it an agent answers `ask`; entering it raises what is known to come of that."""
-        return _Attempt(self, ask)
+    def attempt(self, request: TurnRequest) -> _Attempt:
+        """Within it an agent answers `request`; entering it raises what is known to come of that."""
+        return _Attempt(self, request)
 
-    async def check(self, ask: TurnRequest) -> _Trial | None:
+    async def check(self, request: TurnRequest) -> _Trial | None:
         """Raises what is remembered; what this attempt tries for others, if it repeats anything."""
         if not self._refusals and not self._conversations:
             return None
-        conversation = _conversation(ask)
-        self._raise_refusal(ask, conversation)
+        conversation = _conversation(request)
+        self._raise_refusal(request, conversation)
         failing = self._conversations.get(conversation)
         if failing is None or not failing.times or failing.is_over(monotonic()):
             return None
-        trial = self._trials.renewed(ask.scope, _Trial())
+        trial = self._trials.renewed(request.scope, _Trial())
         await trial.until_known()
         _raise_final(failing, trial)
         return trial
 
-    def failed(self, ask: TurnRequest, error: GatewayError, trial: _Trial | None) -> GatewayError:
+    def failed(
+        self, request: TurnRequest, error: GatewayError, trial: _Trial | None
+    ) -> GatewayError:
         """Remembers it; what the client is told instead."""
         # Without its traceback, which would keep the whole conversation.
         now, kept = monotonic(), copy(error)
         if isinstance(error, Unavailable) and not isinstance(error, _NOT_OF_AN_AGENT):
             if trial is not None:
                 trial.code, trial.failed_at = error.code, now
-            streak = self._conversations.renewed(_conversation(ask), _Streak(kept, now))
+            streak = self._conversations.renewed(_conversation(request), _Streak(kept, now))
             streak.add(kept, now)
             return _final(streak) if streak.times >= FINAL_AT else error
-        if (scope := _refused(error, ask)) is not None:
+        if (scope := _refused(error, request)) is not None:
             lasts = SIGN_IN_REFUSAL_LASTS if scope == _ACCOUNT else REFUSAL_LASTS
             self._refusals.put(scope, _Refusal(kept, now + lasts, self._sign_ins()))
         return error
 
-    def answered(self, ask: TurnRequest) -> None:
+    def answered(self, request: TurnRequest) -> None:
         if self._conversations:
-            self._conversations.pop(_conversation(ask), None)
+            self._conversations.pop(_conversation(request), None)
         self._refusals.pop(_ACCOUNT, None)
-        self._refusals.pop(("model", ask.model), None)
+        self._refusals.pop(("model", request.model), None)
 
-    def _raise_refusal(self, ask: TurnRequest, conversation: Hashable) -> None:
+    def _raise_refusal(self, request: TurnRequest, conversation: Hashable) -> None:
         now = monotonic()
-        for scope in (_ACCOUNT, ("model", ask.model), ("conversation", conversation)):
+        for scope in (_ACCOUNT, ("model", request.model), ("conversation", conversation)):
             refusal = self._refusals.get(scope)
             if refusal and now < refusal.until and refusal.sign_ins == self._sign_ins():
                 told = self._conversations.renewed(conversation, _Streak(refusal.error, now))
@@ -178,9 +180,9 @@ def _raise_final(failing: _Streak, trial: _Trial) -> None:
 
 
 class _Attempt:
-    def __init__(self, failures: RecentFailures, ask: TurnRequest) -> None:
+    def __init__(self, failures: RecentFailures, request: TurnRequest) -> None:
         self._failures = failures
-        self._ask = ask
+        self._ask = request
         self._trial: _Trial | None = None
         self._ended = asyncio.Event()
 
@@ -206,19 +208,19 @@ class _Attempt:
             self._ended.set()
 
 
-def _refused(error: GatewayError, ask: TurnRequest) -> Hashable | None:
+def _refused(error: GatewayError, request: TurnRequest) -> Hashable | None:
     """For whom Cursor will say no again; None if it may say yes."""
     if isinstance(error, _OF_THE_SIGN_IN):
         return _ACCOUNT
     if isinstance(error, _OF_A_MODEL):
-        return "model", ask.model
+        return "model", request.model
     if isinstance(error, AgentRefused | ContextTooLong):
-        return "conversation", _conversation(ask)
+        return "conversation", _conversation(request)
     return None
 
 
-def _conversation(ask: TurnRequest) -> Hashable:
-    return ask.scope, ask.whole.said
+def _conversation(request: TurnRequest) -> Hashable:
+    return request.scope, request.whole.said
 
 
 def _final(streak: _Streak) -> GatewayError:

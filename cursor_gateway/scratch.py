@@ -26,6 +26,9 @@ from cursor_gateway.errors import ScratchUnusable
 
 log = logging.getLogger(__name__)
 
+# By which such a directory is known to be a gateway's.
+PREFIX = "cursor-gateway-"
+
 TOUCHED_EVERY = 3600.0
 # For how long one look at it will do, where it found nothing wrong and where it did; and how long
 # those who ask wait for a disk that is slow to answer.
@@ -40,9 +43,9 @@ _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Scratch:
-    def __init__(self, prefix: str) -> None:
+    def __init__(self) -> None:
         try:
-            self.path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         except OSError as error:
             raise ScratchUnusable(
                 f"No directory for agents can be made: {error.strerror or error}."

@@ -21,9 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from cursor_gateway.agents.cursor.chats import Chat
-from cursor_gateway.agents.cursor.cli import CursorCli
-from cursor_gateway.agents.cursor.run import Run
+from cursor_gateway.agents import Agent, Chat, Run
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.client_habits import ends_the_task, restored
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
@@ -95,7 +93,7 @@ class _Kept:
 
 
 class Sessions:
-    def __init__(self, agent: CursorCli, call_ids: CallIds, seconds: float, most: int) -> None:
+    def __init__(self, agent: Agent, call_ids: CallIds, seconds: float, most: int) -> None:
         self._agent = agent
         self._call_ids = call_ids
         self._seconds = seconds
@@ -118,7 +116,6 @@ class Sessions:
             "most_parked": self._most,
             "gave_way": self._gave_way,
             "chats": self.chats,
-            **self._agent.chats.state(),
         }
 
     def close(self) -> None:
@@ -131,14 +128,18 @@ class Sessions:
 
     # Runs that wait for results
 
-    def park(self, ask: TurnRequest, run: Run, seen: History, calls: Sequence[ToolCall]) -> None:
+    def park(
+        self, request: TurnRequest, run: Run, seen: History, calls: Sequence[ToolCall]
+    ) -> None:
         self._make_room_for_waiting()
         if not self._most:
             self._agent.end(run)
             return
-        parked = _Parked(run, ask.caller, ask.scope, seen, frozenset(call.id for call in calls))
+        parked = _Parked(
+            run, request.caller, request.scope, seen, frozenset(call.id for call in calls)
+        )
         seconds = self._seconds
-        if ends_the_task(ask.conversation, [call.name for call in calls]):
+        if ends_the_task(request.conversation, [call.name for call in calls]):
             seconds = min(seconds, _COMPLAINS_WITHIN)
         loop = asyncio.get_running_loop()
         parked.timer = loop.call_later(seconds, lambda: self._stop(parked))
@@ -150,11 +151,11 @@ class Sessions:
             self._give_way()
         elif what := resources.shortage():
             log.info("%s run short; an agent that waits gives way", what)
-            _ = self._agent.spares.give_way() or self._give_way()
+            _ = self._agent.give_way() or self._give_way()
 
     async def _make_room_for_start(self) -> bool:
-        """End somebody who only waits, a spare first; whether there was anybody."""
-        ended = self._agent.spares.give_way() or self._give_way()
+        """End somebody who only waits, a warm agent first; whether there was anybody."""
+        ended = self._agent.give_way() or self._give_way()
         if ended is not None:
             await asyncio.wait({ended})
         return ended is not None
@@ -167,9 +168,9 @@ class Sessions:
         self._gave_way += 1
         return self._stop(oldest)
 
-    def continued(self, ask: TurnRequest) -> Run | None:
-        """The run that waits for the results that `ask` brings, told of them."""
-        past, news = ask.past_and_news
+    def continued(self, request: TurnRequest) -> Run | None:
+        """The run that waits for the results that `request` brings, told of them."""
+        past, news = request.past_and_news
         if not past and not self._parked:
             return None
         results = [part for m in news for part in m.parts if isinstance(part, ToolResult)]
@@ -177,52 +178,52 @@ class Sessions:
         asked = [part.id for m in past[-1:] for part in m.parts if isinstance(part, ToolCall)]
         ids = [*asked, *(result.id for result in results)]
         waiting = (p for each in ids if (p := self._parked.get(each)))
-        found = {id(parked): parked for parked in waiting if parked.caller == ask.caller}
+        found = {id(parked): parked for parked in waiting if parked.caller == request.caller}
         if not found:
             if any(self._call_ids.is_ours(result.id) for result in results):
                 log.debug("nothing waits for these results any more")
             return None
         parked = next(iter(found.values()))
-        brought = {result.id for result in results}
         reason = "two runs at once"
         if len(found) == 1:
-            reason = self._mismatch(parked, ask, brought, news)
+            reason = self._mismatch(parked, request, results, news)
         if reason:
             log.info("a waiting run is replaced by a fresh one: %s", reason)
             for each in found.values():
                 self._stop(each)
             return None
         self._take_out(parked)
-        line = parked.run.line
-        assert line is not None
-        line.offer(ask.conversation.callable_tools)
-        line.one_at_a_time = not ask.conversation.parallel_calls
-        left_out = parked.calls - set(ask.past.calls)
-        parked.run.go_on([*_with_reminders(results, news), *map(_without_result, left_out)])
         return parked.run
 
     def _mismatch(
         self,
         parked: _Parked,
-        ask: TurnRequest,
-        brought: set[str],
+        request: TurnRequest,
+        results: Sequence[ToolResult],
         news: Sequence[Message],
     ) -> str:
-        """Why the run cannot go on with `ask`; empty if it can."""
-        line = parked.run.line
-        if line is None or not parked.run.is_waiting:
-            return "it waits no longer"
-        if parked.scope != ask.scope:
+        """Why the run cannot go on with `request`; empty if it does."""
+        if parked.scope != request.scope:
             return "another model or workspace"
-        if not line.tools.are_all_in(ask.conversation.callable_tools):
-            return "other tools"
-        if not line.may_offer(ask.conversation.callable_tools):
-            return "new tools, of which this CLI takes no notice"
-        if not ask.past.goes_on_from(parked.seen):
+        if not request.past.goes_on_from(parked.seen):
             return "another history"
-        if not ask.past.calls or not brought >= set(ask.past.calls):
+        brought = {result.id for result in results}
+        if not request.past.calls or not brought >= set(request.past.calls):
             return "results are missing"
-        return "" if reminders(news) is not None else "the user said more"
+        if reminders(news) is None:
+            return "the user said more"
+        left_out = parked.calls - set(request.past.calls)
+        return parked.run.resume(
+            [*_with_reminders(results, news), *map(_without_result, left_out)],
+            request.conversation.callable_tools,
+            parallel_calls=request.conversation.parallel_calls,
+        )
+
+    def stop(self, run: Run) -> None:
+        """The client did not get the calls for which the run was parked."""
+        for parked in self._runs():
+            if parked.run is run:
+                self._stop(parked)
 
     def _runs(self) -> list[_Parked]:
         return list({id(parked): parked for parked in self._parked.values()}.values())
@@ -242,8 +243,8 @@ class Sessions:
 
     # Chats that wait for the user
 
-    def keep(self, ask: TurnRequest, run: Run, seen: History) -> Chat | None:
-        if not ask.may_resume:
+    def keep(self, request: TurnRequest, run: Run, seen: History) -> Chat | None:
+        if not request.may_resume:
             self._agent.end(run)
             return None
         chat = self._agent.keep(run)
@@ -252,9 +253,9 @@ class Sessions:
         # Each has a key or two.
         if len(self._kept) >= MAX_CHATS and self.chats >= MAX_CHATS:
             self._forget(self._oldest())
-        keys: tuple[Hashable, ...] = ((ask.scope_with_tools, seen.key),)
-        if name := session_name(ask.conversation):
-            keys = (*keys, (ask.scope_with_tools, name, _instructions(ask)))
+        keys: tuple[Hashable, ...] = ((request.scope_with_tools, seen.key),)
+        if name := session_name(request.conversation):
+            keys = (*keys, (request.scope_with_tools, name, _instructions(request)))
         loop = asyncio.get_running_loop()
         kept = _Kept(chat, seen, keys, loop.time() + self._seconds)
         if self._expiry is None:
@@ -265,25 +266,25 @@ class Sessions:
             self._kept[key] = kept
         return chat
 
-    def resumed(self, ask: TurnRequest) -> tuple[Chat | None, int]:
-        """The chat that `ask` goes on with, if any, and how many of its messages are in there."""
-        if not ask.may_resume:
+    def resumed(self, request: TurnRequest) -> tuple[Chat | None, int]:
+        """The chat that `request` goes on with, if any, and how many of its messages are in there."""
+        if not request.may_resume:
             return None, 0
-        messages = ask.conversation.messages
-        past, _ = ask.past_and_news
+        messages = request.conversation.messages
+        past, _ = request.past_and_news
         kept, known = None, 0
         if past:
-            kept = self._kept.get((ask.scope_with_tools, ask.past.key))
-            kept = kept if kept and ask.past.goes_on_from(kept.seen) else None
+            kept = self._kept.get((request.scope_with_tools, request.past.key))
+            kept = kept if kept and request.past.goes_on_from(kept.seen) else None
             known = len(past)
-        elif name := session_name(ask.conversation):
+        elif name := session_name(request.conversation):
             # A client that names its session may send only what is new.
-            kept = self._kept.get((ask.scope_with_tools, name, _instructions(ask)))
+            kept = self._kept.get((request.scope_with_tools, name, _instructions(request)))
             known = sum(message.role == "system" for message in messages)
         if kept is None or known == len(messages):
             return None, 0
         self._take(kept)
-        if not self._agent.chats.is_there(kept.chat):
+        if not self._agent.still_has(kept.chat):
             self._agent.forget(kept.chat)
             return None, 0
         return kept.chat, known
@@ -308,9 +309,9 @@ class Sessions:
         return next(iter(self._kept.values()))
 
 
-def _instructions(ask: TurnRequest) -> History:
+def _instructions(request: TurnRequest) -> History:
     """What its system messages say: a named session with others is another one."""
-    return history_of(m for m in ask.conversation.messages if m.role == "system")
+    return history_of(m for m in request.conversation.messages if m.role == "system")
 
 
 def _without_result(call_id: str) -> ToolResult:

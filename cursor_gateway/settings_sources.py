@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cursor_gateway.findings import EDITOR
 from cursor_gateway.foreign_files import MAX_BYTES
 from cursor_gateway.redaction import OUTGOING, named_secrets, secrets_in_address, secrets_in_command
 from cursor_gateway.settings import FIELDS, RELOADED, Settings, SettingsError
@@ -80,6 +82,13 @@ def config_file(env: Mapping[str, str]) -> Path:
         return Path(named)
     base = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", ""), ".config")  # noqa: PTH118
     return Path(base) / "cursor-gateway" / "config.toml"
+
+
+def undo_command(setting: str, env: Mapping[str, str]) -> str:
+    """The command that takes a setting back, where it was made."""
+    variable = FIELDS[setting].metadata["env"]
+    file = shlex.quote(str(config_file(env)))
+    return f"unset {variable}" if env.get(variable) else f"{EDITOR} {file}"
 
 
 def _read(path: Path, *, required: bool) -> Mapping[str, Any]:

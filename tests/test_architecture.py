@@ -24,12 +24,13 @@ LAYERS = (
     ("doctor", "lifetime"),
     ("web",),
     ("gateway", "clients"),
+    ("parts",),
     ("recent_failures", "sessions", "account", "journal", "mcp_bridge"),
     ("agents",),
     ("workspaces", "scratch", "relay", "processes"),
     ("settings_sources", "running_gateways", "foreign_files", "connections", "request_ids"),
     ("background", "settings", "dialects", "core", "config_files"),
-    ("errors", "redaction"),
+    ("findings", "errors", "redaction"),
 )
 ORDER = [unit for layer in LAYERS for unit in layer]
 

@@ -23,7 +23,8 @@ from cursor_gateway.settings import Limits, Settings, SettingsError
 from cursor_gateway.settings_sources import load
 
 if TYPE_CHECKING:
-    from cursor_gateway.doctor.examination import Check, Finding
+    from cursor_gateway.agents import Agent
+    from cursor_gateway.findings import Check, Finding
 
 Found = list[tuple[str, "Finding"]]
 
@@ -100,49 +101,40 @@ def _keep_quiet(settings: Settings) -> None:
 async def _examined(
     settings: Settings, live: bool, model: str, holds: tuple[float, ...], as_json: bool
 ) -> Found:
-    from cursor_gateway.doctor.checks import CHECKS, OLD_RESULTS
+    from cursor_gateway.doctor.checks import all_checks, checks_with_probes
     from cursor_gateway.doctor.examination import DoctorContext, examine
-    from cursor_gateway.doctor.probes import probes
 
-    # What was found before is about to be found anew.
-    without_old_results = [check for check in CHECKS if check.name not in OLD_RESULTS]
-    checks = [*without_old_results, *probes(model, holds)] if live else CHECKS
     found: Found = []
-    async with DoctorContext(settings, os.environ) as bench:
+    async with DoctorContext(settings, os.environ) as context:
+        checks = checks_with_probes(context, model, holds) if live else all_checks(context)
         with working() as show:
 
             def begun(check: Check) -> None:
                 show(f"looking at {check.title} …")
 
-            async for check, findings in examine(checks, bench, begun):
+            async for check, findings in examine(checks, context, begun):
                 found += [(check.name, finding) for finding in findings]
                 if not as_json:
                     _print(check.name, findings)
         if live and any(check == "live-answer" for check, _ in found):
-            _keep(await bench.agent.version(), found)
+            _store(context.agent, await context.agent.version(), found)
     return found
 
 
-def _keep(version: str, found: Found) -> None:
+def _store(agent: Agent, version: str, found: Found) -> None:
     """The next `doctor` knows of it, and whoever asks what this version can do."""
-    import json
     from datetime import UTC, datetime
 
-    from cursor_gateway.doctor.probes import kept_results
-
-    path = kept_results(os.environ, version)
     findings = [
         {"check": check, **finding.as_json()}
         for check, finding in found
         if check.startswith("live-")
     ]
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    kept = json.dumps({"version": version, "at": at, "findings": findings}, indent=2)
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.write_text(kept)
+        agent.store_probes(version, at, findings)
     except OSError as error:
-        say(f"The results are not kept: {path}: {error.strerror}", err=True)
+        say(f"The results are not kept: {error.filename}: {error.strerror}", err=True)
 
 
 def _print(name: str, findings: Sequence[Finding]) -> None:

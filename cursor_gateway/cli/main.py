@@ -39,8 +39,7 @@ from cursor_gateway.settings import FIELDS, Settings, SettingsError, shown
 from cursor_gateway.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
-    from cursor_gateway.agents.cursor.cli import Located
-    from cursor_gateway.agents.cursor.texts import SignIn
+    from cursor_gateway.agents import Located, SignIn
     from cursor_gateway.web.server import Server
 
 
@@ -147,18 +146,16 @@ async def _serve(settings: Settings, reload: Callable[[], Settings]) -> None:
 
 
 def _announce(server: Server, settings: Settings) -> None:
-    from cursor_gateway.agents.cursor.cli import locate
-
     name = f"cursor-gateway {__version__}"
     say_styled((name, "bold"), " on ", (server.base_url, "bold cyan"), err=True)
     say(f"page {_page_url(server)}", err=True)
     try:
-        agent = locate(settings, os.environ)
+        agent = _located(settings)
     except GatewayError as error:
         say_styled(("No agent:", "bold red"), f" {error.message}", err=True)
         return
-    if agent.kind == "demo":
-        _announce_demo()
+    if agent.notice:
+        _print_notice(agent.notice)
     else:
         say(f"agent {agent.path}", err=True)
     if settings.workspace:
@@ -171,10 +168,10 @@ def _page_url(server: Server) -> str:
     return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
-def _announce_demo() -> None:
+def _print_notice(notice: str) -> None:
     print_panel(
         "DEMO AGENT",
-        "No model answers here. Every answer comes from the built-in demo agent.",
+        notice,
         f"For real answers install cursor-agent and sign in with `{_own_name()} login`; "
         f"then start `{_own_name()} serve`.",
     )
@@ -266,11 +263,10 @@ def models(as_json: bool, config_file: Path | None, **flags: Any) -> None:
 @config_option
 def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
     """Show the agent, the sign-in and which of Cursor's files exist. Exit code 1 if signed out."""
-    from cursor_gateway.account import cursor_files
+    from cursor_gateway.agents import chosen
 
     settings = load(flags, os.environ, config_file).settings
-    # The files of an agent elsewhere are elsewhere, too.
-    paths = [] if settings.agent_command else cursor_files(os.environ)
+    paths = chosen(settings).files(settings, os.environ)
     files = [{"path": str(path), "exists": path.exists()} for path in paths]
     try:
         agent = _located(settings)
@@ -304,8 +300,11 @@ def login(config_file: Path | None) -> None:
     """Sign in to Cursor in the browser, by the CLI's own `login`."""
     import subprocess
 
-    agent = _located(load({}, os.environ, config_file).settings)
-    sys.exit(subprocess.run([*agent.argv, "login"], check=False).returncode)
+    from cursor_gateway.agents import chosen
+
+    settings = load({}, os.environ, config_file).settings
+    command = chosen(settings).login_command(settings, os.environ)
+    sys.exit(subprocess.run(command, check=False).returncode)
 
 
 @cli.command("config")
@@ -338,6 +337,6 @@ async def _with_account(settings: Settings, question: Callable[[Any], Any]) -> A
 
 
 def _located(settings: Settings) -> Located:
-    from cursor_gateway.agents.cursor.cli import locate
+    from cursor_gateway.agents import chosen
 
-    return locate(settings, os.environ)
+    return chosen(settings).find(settings, os.environ)

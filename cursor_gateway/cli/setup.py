@@ -177,9 +177,9 @@ def _warn_of_unknown(chosen: tuple[str, ...], base_url: str, key: str) -> None:
 
 def _without_demo(listed: tuple[Model, ...]) -> tuple[Model, ...]:
     """Its models are gone with it; `auto` stays."""
-    from cursor_gateway.agents import demo
+    from cursor_gateway.agents import are_stand_ins
 
-    if {model.id for model in listed} != dict(demo.MODELS).keys():
+    if not are_stand_ins({model.id for model in listed}):
         return listed
     words = "the demo agent answers. Run this again once cursor-agent does."
     say(f"Only the model auto is set: {words}", err=True)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta
+from cursor_gateway.core.events import (
+    AgentCall,
+    AgentEvent,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class Burst:
     def agent_call_is_done(self) -> None:
         self._unanswered -= 1
 
-    def ends_with(self, event: Event) -> bool:
+    def ends_with(self, event: AgentEvent) -> bool:
         match event:
             case ThinkingDelta():
                 # Between calls that were made at once a model may think; after their results it is
@@ -48,7 +54,7 @@ class Burst:
                 is_another = model_call != self._model_call and self._unanswered <= 0
                 return bool(self._calls) and is_another
             case _:
-                return bool(self._calls) and isinstance(event, TextDelta | Finished)
+                return bool(self._calls) and isinstance(event, TextDelta | RunFinished)
 
     def take(self) -> list[Announced]:
         calls, self._calls = self._calls, []

@@ -1,10 +1,14 @@
-"""What is answered: the one vocabulary that every dialect renders from."""
+"""Two alphabets: what an agent does (`AgentEvent`), and what a client is answered (`AnswerEvent`).
+
+A run of an agent is read as the first, by `Turn`; every dialect renders the second.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from enum import Enum
+from typing import Any, Final, Literal
 
 from cursor_gateway.core.conversation import ToolCall
 from cursor_gateway.core.loop_guard import Loop
@@ -33,6 +37,8 @@ class AgentCall:
     model_call: str = ""
     # Where the agent works, as it says itself: its paths may lie below.
     workspace: str = ""
+    # The same call as one of the client's tools, by name and arguments, where the client has it.
+    as_client_call: tuple[str, dict[str, Any]] | None = None
 
     @property
     def subject(self) -> str:
@@ -59,8 +65,8 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True)
-class RelayedCall:
-    """The agent calls one of the client's tools over the relay, and waits for the result."""
+class ClientCall:
+    """The agent calls one of the client's tools, and waits for the result."""
 
     id: str
     name: str
@@ -84,19 +90,26 @@ class Usage:
             self.estimated or other.estimated,
         )
 
-    def beyond(self, told: Usage) -> Usage | None:
-        """What is left of this sum after `told`; None where more was told than there is."""
-        if self.input < told.input or self.output < told.output:
+    def beyond(self, reported: Usage) -> Usage | None:
+        """What is left of this sum after `reported`; None where more was reported than this."""
+        if self.input < reported.input or self.output < reported.output:
             return None
         return Usage(
-            self.input - told.input,
-            self.output - told.output,
-            max(0, self.cached - told.cached),
-            self.estimated or told.estimated,
+            self.input - reported.input,
+            self.output - reported.output,
+            max(0, self.cached - reported.cached),
+            self.estimated or reported.estimated,
         )
 
 
 ZERO_USAGE = Usage(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """The agent has said all that it had to say. `usage` is that of its whole run, if it tells."""
+
+    usage: Usage | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +128,15 @@ class Finished:
         return {"cursor_gateway": {"loop_guard": self.loop.as_json()}} if self.loop else {}
 
 
-Event = (
-    TextDelta
-    | ThinkingDelta
-    | ToolCall
-    | AgentCall
-    | AgentCallDone
-    | Aside
-    | RelayedCall
-    | Finished
+class Quiet(Enum):
+    """What is read of a run that did nothing for a moment."""
+
+    SILENCE = "silence"
+
+
+SILENCE: Final = Quiet.SILENCE
+
+AgentEvent = (
+    TextDelta | ThinkingDelta | AgentCall | AgentCallDone | Aside | ClientCall | RunFinished
 )
+AnswerEvent = TextDelta | ThinkingDelta | ToolCall | AgentCall | Finished

@@ -29,7 +29,7 @@ from cursor_gateway.core.conversation import (
     ToolCall,
     ToolResult,
 )
-from cursor_gateway.core.events import Event, TextDelta
+from cursor_gateway.core.events import AnswerEvent, TextDelta
 from cursor_gateway.core.loop_guard import is_the_user_speaking
 
 _SESSION = re.compile(r"^Session: (session-[A-Za-z0-9-]{1,100})\s*$", re.MULTILINE)
@@ -113,7 +113,7 @@ class Answer:
         self._words: list[str] = []
         self.calls: list[ToolCall] = []
 
-    def feed(self, events: Sequence[Event]) -> None:
+    def feed(self, events: Sequence[AnswerEvent]) -> None:
         self._words += [event.text for event in events if isinstance(event, TextDelta)]
         self.calls += [event for event in events if isinstance(event, ToolCall)]
 

@@ -27,13 +27,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cursor_gateway.core.events import RelayedCall
+from cursor_gateway.core.events import ClientCall
 from cursor_gateway.core.loop_guard import fingerprint
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    content: RelayedCall
+    content: ClientCall
     # Its tool and arguments, to compare; empty while the arguments are not known.
     likeness: str = ""
     has_arrived: bool = False
@@ -104,7 +104,7 @@ class RelayedCalls:
             # A run may make many calls, with whole files in their arguments.
             call.content = replace(call.content, arguments={})
 
-    def for_client(self, *, one_at_a_time: bool, as_announced: bool = True) -> list[RelayedCall]:
+    def for_client(self, *, one_at_a_time: bool, as_announced: bool = True) -> list[ClientCall]:
         """The calls to hand out now; each is told once. Those that have not arrived are among them
         if they shall be executed `as_announced`."""
         open_calls = self._open.values()
@@ -123,7 +123,7 @@ class RelayedCalls:
         return [call.content for call in fresh]
 
     def _new(self, name: str, arguments: Mapping[str, Any], likeness: str) -> _Call:
-        call = _Call(RelayedCall(self._new_id(), name, arguments), likeness)
+        call = _Call(ClientCall(self._new_id(), name, arguments), likeness)
         self._open[call.content.id] = call
         return call
 

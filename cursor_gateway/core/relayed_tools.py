@@ -15,9 +15,6 @@ SERVER = "client"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _WAIT_TOOL = "wait_for_result"
-# By these the model asks the CLI what the servers have, mostly before its first call. They do
-# nothing, and nobody but the CLI could answer them.
-LOOK_UPS = frozenset({"getMcpTools", "listMcpResources"})
 
 
 class RelayedTools:
@@ -54,16 +51,6 @@ class RelayedTools:
         """Whether every tool that the agent knows is still the same in `tools`."""
         now = {tool.name: tool.digest for tool in tools}
         return all(now.get(name) == digest for name, digest in self._digests.items())
-
-    def called(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
-        """The name by which an MCP call of the agent's is for us; None if it is for another."""
-        if tool != "mcp":
-            return None
-        servers = (arguments.get("providerIdentifier"), arguments.get("serverIdentifier"))
-        whole = str(arguments.get("name", ""))
-        if SERVER in servers or (servers == (None, None) and whole.startswith(f"{SERVER}-")):
-            return str(arguments.get("toolName") or whole.removeprefix(f"{SERVER}-"))
-        return None
 
     def listing(self) -> list[dict[str, Any]]:
         """The answer to `tools/list`."""

@@ -11,11 +11,13 @@ class UsageMeter:
     def __init__(self) -> None:
         # Of the runs before the present one.
         self._earlier = ZERO_USAGE
+        # What the client is told at the end of this answer.
+        self.reported = ZERO_USAGE
 
-    def begin(self, asked: Conversation, told: Usage) -> None:
-        """A run starts, or goes on whose earlier answers `told` the client of that much."""
+    def begin(self, asked: Conversation, reported: Usage) -> None:
+        """A run starts, or goes on whose earlier answers `reported` that much to the client."""
         self._asked = asked
-        self._told = told
+        self._reported_before = reported
         self._made = 0
 
     def say(self, text: str) -> None:
@@ -24,12 +26,14 @@ class UsageMeter:
     def end_run(self, usage: Usage | None) -> None:
         self._earlier += self._of_run(usage)
 
-    def total(self, usage: Usage | None) -> Usage:
-        return self._earlier + self._of_run(usage)
+    def report(self, usage: Usage | None) -> Usage:
+        """The answer ends, with what the agent says of its last run."""
+        self.reported = self._earlier + self._of_run(usage)
+        return self.reported
 
     def _of_run(self, usage: Usage | None) -> Usage:
-        # The agent counts its whole run, of which earlier answers have told their part.
-        if usage is not None and (rest := usage.beyond(self._told)):
+        # The agent counts its whole run, of which earlier answers have reported their part.
+        if usage is not None and (rest := usage.beyond(self._reported_before)):
             return rest
         given = sum(map(size_of, self._asked.texts()))
         return Usage(estimate_tokens(given), estimate_tokens(self._made), estimated=True)

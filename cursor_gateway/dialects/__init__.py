@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from cursor_gateway.core.conversation import Conversation
-from cursor_gateway.core.events import Event
+from cursor_gateway.core.events import AnswerEvent
 from cursor_gateway.dialects import chat, completions, messages, responses
 from cursor_gateway.errors import GatewayError
 
@@ -17,7 +17,7 @@ from cursor_gateway.errors import GatewayError
 class StreamEncoder(Protocol):
     """Writes one streamed answer."""
 
-    def feed(self, events: Iterable[Event]) -> bytes: ...
+    def feed(self, events: Iterable[AnswerEvent]) -> bytes: ...
     def fail(self, error: GatewayError, request_id: str) -> bytes: ...
     def keep_alive(self) -> bytes:
         """Bytes that mean nothing, against proxies and clients that close silent connections."""
@@ -31,7 +31,7 @@ class StreamEncoder(Protocol):
 class Fold(Protocol):
     """Collects the same events into one answer."""
 
-    def feed(self, events: Iterable[Event]) -> None: ...
+    def feed(self, events: Iterable[AnswerEvent]) -> None: ...
     def body(self) -> dict[str, Any]: ...
 
 

@@ -18,7 +18,7 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta
+from cursor_gateway.core.events import AgentCall, AnswerEvent, Finished, TextDelta, ThinkingDelta
 from cursor_gateway.core.structured import check_schema
 from cursor_gateway.dialects.content import (
     expect_tools,
@@ -109,7 +109,7 @@ class ChatEncoder:
     def _choice_head(self) -> bytes:
         return self._head + b',"choices":[{"index":0,"delta":'
 
-    def feed(self, events: Iterable[Event]) -> bytes:
+    def feed(self, events: Iterable[AnswerEvent]) -> bytes:
         frames: list[bytes] = []
         self._begin(frames)
         for event in events:
@@ -190,7 +190,7 @@ class ChatFold:
         self._thinking: list[str] = []
         self._finished: Finished | None = None
 
-    def feed(self, events: Iterable[Event]) -> None:
+    def feed(self, events: Iterable[AnswerEvent]) -> None:
         for event in events:
             if isinstance(event, TextDelta):
                 self._text.append(event.text)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from cursor_gateway.core.conversation import Conversation, Message, Text
-from cursor_gateway.core.events import Event, Finished, TextDelta
+from cursor_gateway.core.events import AnswerEvent, Finished, TextDelta
 from cursor_gateway.dialects.content import parse_model
 from cursor_gateway.dialects.fields import expect_object, optional_bool, optional_count, string_list
 from cursor_gateway.dialects.openai_errors import render_error
@@ -83,7 +83,7 @@ class CompletionsEncoder:
         self._fields = fields
         self._include_usage = include_usage
 
-    def feed(self, events: Iterable[Event]) -> bytes:
+    def feed(self, events: Iterable[AnswerEvent]) -> bytes:
         frames: list[bytes] = []
         for event in events:
             if isinstance(event, TextDelta):
@@ -116,7 +116,7 @@ class CompletionsFold:
         self._text: list[str] = []
         self._finished: Finished | None = None
 
-    def feed(self, events: Iterable[Event]) -> None:
+    def feed(self, events: Iterable[AnswerEvent]) -> None:
         for event in events:
             if isinstance(event, TextDelta):
                 self._text.append(event.text)

@@ -18,7 +18,7 @@ from cursor_gateway.core.conversation import (
     ToolChoice,
     ToolSpec,
 )
-from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import AnswerEvent, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.models import Model
 from cursor_gateway.core.prompt import render
 from cursor_gateway.core.structured import check_schema
@@ -153,7 +153,7 @@ class MessagesEncoder:
         self._blocks = 0
         self._open: BlockKind | None = None
 
-    def feed(self, events: Iterable[Event]) -> bytes:
+    def feed(self, events: Iterable[AnswerEvent]) -> bytes:
         frames: list[bytes] = []
         self._begin(frames)
         for event in events:
@@ -239,7 +239,7 @@ class MessagesFold:
         self._kind: BlockKind | None = None
         self._finished: Finished | None = None
 
-    def feed(self, events: Iterable[Event]) -> None:
+    def feed(self, events: Iterable[AnswerEvent]) -> None:
         for event in events:
             if isinstance(event, TextDelta):
                 self._add("text", event.text)

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from cursor_gateway.core.conversation import Conversation, JsonOutput, Message, ToolCall
-from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import AnswerEvent, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.structured import check_schema
 from cursor_gateway.dialects.content import expect_tools, not_too_long, parse_model
 from cursor_gateway.dialects.fields import (
@@ -155,7 +155,7 @@ class ResponsesEncoder:
     def response(self) -> dict[str, Any]:
         return self._response
 
-    def feed(self, events: Iterable[Event]) -> bytes:
+    def feed(self, events: Iterable[AnswerEvent]) -> bytes:
         frames: list[bytes] = []
         self._begin(frames)
         for event in events:
@@ -292,7 +292,7 @@ class ResponsesFold:
     def __init__(self, answer_id: str, created: int, exchange: ResponsesExchange) -> None:
         self._encoder = ResponsesEncoder(answer_id, created, exchange)
 
-    def feed(self, events: Iterable[Event]) -> None:
+    def feed(self, events: Iterable[AnswerEvent]) -> None:
         self._encoder.feed(events)
 
     def body(self) -> dict[str, Any]:

@@ -12,30 +12,25 @@ import shlex
 import socket
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from cursor_gateway import __version__, foreign_files, running_gateways
-from cursor_gateway.account import cursor_files
-from cursor_gateway.agents.cursor import isolation
+from cursor_gateway import __version__, running_gateways
+from cursor_gateway.agents import Agent, chosen
 from cursor_gateway.clients.setup import AnyStatus
 from cursor_gateway.core.models import resolve
 from cursor_gateway.doctor.clients import clients
-from cursor_gateway.doctor.cursor_files import approval, hooks
-from cursor_gateway.doctor.examination import EDITOR, Check, DoctorContext, Finding
-from cursor_gateway.doctor.probes import probed
-from cursor_gateway.doctor.versions import INSTALL, agent_version, obedience, warm_starts
-from cursor_gateway.errors import AgentNotFound, AgentTimedOut, ModelNotFound
+from cursor_gateway.doctor.examination import DoctorContext
+from cursor_gateway.errors import AgentTimedOut, ModelNotFound
+from cursor_gateway.findings import EDITOR, Check, Finding, Row
 from cursor_gateway.mcp_bridge.bridge import Bridge
 from cursor_gateway.processes import tree
 from cursor_gateway.running_gateways import RunningGateway, state_folder
-from cursor_gateway.settings import FIELDS, SettingsError
-from cursor_gateway.settings_sources import config_file
+from cursor_gateway.settings import SettingsError
+from cursor_gateway.settings_sources import config_file, undo_command
 
-# The CLI writes this file in a moment; one that is older was left by a start that failed.
-TMP_IS_STALE_AFTER = 60.0
 HEALTH_SECONDS = 3.0
 
 _VARIABLE = re.compile(r"\(env (\w+)\)")
@@ -119,42 +114,8 @@ async def state(context: DoctorContext) -> Sequence[Finding]:
     return [Finding("fault", f"{folder} cannot be written to, because of {place}", fix=fix)]
 
 
-async def isolated(context: DoctorContext) -> Sequence[Finding]:
-    if not context.settings.isolate:
-        return [Finding("ok", "not asked for (setting `isolate`)")]
-    try:
-        await asyncio.to_thread(isolation.check, context.env)
-    except SettingsError as error:
-        why = "The gateway does not start so. This switches isolation off."
-        return [Finding("fault", str(error), why, _without("isolate", context.env))]
-    return [Finding("ok", "bubblewrap works")]
-
-
-def _without(setting: str, env: Mapping[str, str]) -> str:
-    """The command that takes a setting back, where it was made."""
-    variable = FIELDS[setting].metadata["env"]
-    return f"unset {variable}" if env.get(variable) else f"{EDITOR} {_quoted(config_file(env))}"
-
-
 def _quoted(path: Path) -> str:
     return shlex.quote(str(path))
-
-
-async def agent(context: DoctorContext) -> Sequence[Finding]:
-    settings, env = context.settings, context.env
-    folders = [*env.get("PATH", os.defpath).split(os.pathsep), "~/.local/bin"]
-    looked = f"looked in {', '.join(filter(None, dict.fromkeys(folders)))}"
-    try:
-        located = context.agent.locate()
-    except AgentNotFound as error:
-        named = "agent_command" if settings.agent_command else "agent_executable"
-        if not getattr(settings, named):
-            return [Finding("fault", f"{error} ({looked})", fix=INSTALL)]
-        return [Finding("fault", str(error), fix=_without(named, env))]
-    if located.kind == "demo":
-        words = "the demo agent answers, no model (setting `demo`)"
-        return [Finding("note", words, "Its answers are canned.", _without("demo", env))]
-    return [Finding("ok", located.path if located.reach else f"{located.path} ({looked})")]
 
 
 async def sign_in(context: DoctorContext) -> Sequence[Finding]:
@@ -166,8 +127,8 @@ async def sign_in(context: DoctorContext) -> Sequence[Finding]:
         return [Finding("fault", str(error), "It may only need more time.", fix)]
     if not found.authenticated:
         return [Finding("fault", "nobody is signed in", fix="cursor-gateway login")]
-    if context.agent.has_api_key:
-        return [Finding("ok", "by the key in CURSOR_API_KEY")]
+    if context.agent.key_variable:
+        return [Finding("ok", f"by the key in {context.agent.key_variable}")]
     by = "the token in CURSOR_AUTH_TOKEN" if context.env.get("CURSOR_AUTH_TOKEN") else "the browser"
     return [Finding("ok", f"as {_masked(found.account) or 'somebody unnamed'}, by {by}")]
 
@@ -186,38 +147,12 @@ async def models(context: DoctorContext) -> Sequence[Finding]:
         try:
             resolve(target, listed, {})
         except ModelNotFound as error:
-            why, fix = f"Who asks for {alias!r} gets an error.", _without("aliases", context.env)
+            why, fix = (
+                f"Who asks for {alias!r} gets an error.",
+                undo_command("aliases", context.env),
+            )
             found.append(Finding("fault", f"alias {alias!r}: {error}", why, fix))
     return found
-
-
-async def config_race(context: DoctorContext) -> Sequence[Finding]:
-    """CLIs that start at the same moment rewrite one file, and may break it."""
-    if context.settings.agent_command:
-        return [Finding("ok", "not looked at: the files of an agent elsewhere are elsewhere")]
-    files = [file for file in cursor_files(context.env) if file.name == "cli-config.json"]
-    found = [finding for file in files for finding in _race_traces(file)]
-    is_there = any(file.exists() for file in files)
-    state = "cli-config.json is whole" if is_there else "there is no cli-config.json yet"
-    return found or [Finding("ok", f"{state}, and no start has failed over it")]
-
-
-def _race_traces(file: Path) -> Iterator[Finding]:
-    draft, broken = file.with_name("cli-config.json.tmp"), file.with_name("cli-config.json.bad")
-    try:
-        if file.exists():
-            json.loads(foreign_files.read(file))
-    except (OSError, ValueError, RecursionError) as error:
-        words = f"{file} is not JSON; agents started together broke it"
-        if isinstance(error, OSError):
-            words = f"{file} cannot be read: {error.strerror}"
-        yield Finding("fault", words, fix=shlex.join(["mv", "--", str(file), str(broken)]))
-    if draft.exists() and time.time() - draft.stat().st_mtime > TMP_IS_STALE_AFTER:
-        fix = shlex.join(["rm", "--", str(draft)])
-        yield Finding("fault", f"{draft} was left by a start that failed", fix=fix)
-    elif broken.exists():
-        fix = shlex.join(["rm", "--", str(broken)])
-        yield Finding("note", f"{broken} was broken once, and put aside", fix=fix)
 
 
 async def port(context: DoctorContext) -> Sequence[Finding]:
@@ -320,71 +255,71 @@ async def strays(context: DoctorContext) -> Sequence[Finding]:
     return [Finding("fault", words, fix=f"kill {listed}")]
 
 
-# The checks that tell of what runs and probes have found before.
-OLD_RESULTS = ("probed", "warm", "obedience")
+async def agent(context: DoctorContext) -> Sequence[Finding]:
+    located = context.agent.locate()
+    return [Finding("ok", f"{located.kind}: {located.path}")]
 
-CHECKS = (
-    Check("versions", "Python and packages", "An older one may lack what is used.", versions),
-    Check(
+
+# In the order in which they are made. Those of the agent's own come in the place of `agent`.
+CHECKS: tuple[Row[DoctorContext], ...] = (
+    Row("versions", "Python and packages", "An older one may lack what is used.", versions),
+    Row(
         "scratch",
         "the scratch directory",
         "Every request works in a directory of its own there.",
         scratch,
     ),
-    Check(
+    Row(
         "state",
         "the state directory",
         "The journal is kept there, and the files that `setup` has changed.",
         state,
     ),
-    Check("isolation", "the isolation of agents", "The gateway does not start.", isolated),
-    Check("agent", "cursor-agent", "No request can be answered without it.", agent, ("scratch",)),
-    Check(
-        "agent-version",
-        "its version",
-        "The gateway passes options that older versions do not know.",
-        agent_version,
-        ("agent",),
-    ),
-    Check(
-        "warm",
-        "agents that are started ahead",
-        "They save the time that the CLI takes to boot.",
-        warm_starts,
-        ("agent-version",),
-    ),
-    Check(
-        "obedience",
-        "whether it obeys the deny list",
-        "The deny list keeps a model from your files.",
-        obedience,
-        ("agent-version",),
-    ),
-    Check(
+    Row("agent", "the agent", "No request can be answered without it.", agent, ("scratch",)),
+    Row(
         "sign-in",
         "the sign-in",
         "Cursor answers nobody who is not signed in.",
         sign_in,
-        ("agent-version",),
+        ("agent", "agent-version"),
     ),
-    Check("models", "the models", "Without a list only `auto` is known.", models, ("sign-in",)),
-    Check(
-        "config-race",
-        "traces of the config race",
-        "Agents that start together may stop each other; the gateway then starts them one by one.",
-        config_race,
-    ),
-    Check("hooks", "hooks of your own", "They run in every request.", hooks),
-    Check("approval", "what you approved beforehand", "Agents may do it.", approval),
-    Check("port", "the port", "The gateway cannot listen there.", port),
-    Check(
+    Row("models", "the models", "Without a list only `auto` is known.", models, ("sign-in",)),
+    Row("port", "the port", "The gateway cannot listen there.", port),
+    Row(
         "mcp",
         "MCP servers, one by one",
         "What it names is not offered to the models.",
         mcp_servers,
         ("scratch",),
     ),
-    Check("strays", "strays of an earlier gateway", "They use memory, and your account.", strays),
-    Check("clients", "the clients' configurations", "It does not reach the gateway.", clients),
-    Check("probed", "what was probed before", "", probed, ("agent",)),
+    Row("strays", "strays of an earlier gateway", "They use memory, and your account.", strays),
+    Row("clients", "the clients' configurations", "It does not reach the gateway.", clients),
 )
+
+
+def rows(agent: type[Agent]) -> tuple[list[Row[DoctorContext]], list[Row[Any]]]:
+    """The doctor's own checks, and those of the agent: an agent's check replaces one of ours."""
+    own = list(agent.checks())
+    replaced = {row.name for row in own}
+    return [row for row in CHECKS if row.name not in replaced], own
+
+
+def all_checks(context: DoctorContext) -> list[Check]:
+    """Every check of the agent that is chosen, in the order in which they are made."""
+    plain, own = rows(chosen(context.settings))
+    names = [row.name for row in CHECKS]
+    before = [row for row in plain if names.index(row.name) <= names.index("agent")]
+    after = [row for row in plain if names.index(row.name) > names.index("agent")]
+    return [
+        *(row.of(lambda: context) for row in before),
+        *(row.of(lambda: context.agent) for row in own),
+        *(row.of(lambda: context) for row in after),
+    ]
+
+
+def checks_with_probes(context: DoctorContext, model: str, holds: tuple[float, ...]) -> list[Check]:
+    """Those and the probes, which find anew what the former only remember."""
+    agent = chosen(context.settings)
+    remembered = {row.name for row in agent.checks() if row.is_from_memory}
+    probes = [row.of(lambda: context.agent) for row in agent.probes(model, holds)]
+    return [*(check for check in all_checks(context) if check.name not in remembered), *probes]

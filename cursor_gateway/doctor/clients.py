@@ -12,7 +12,8 @@ from cursor_gateway import running_gateways
 from cursor_gateway.clients import setup
 from cursor_gateway.clients.client import KEY_VARIABLE, NO_KEY, Client
 from cursor_gateway.clients.table import CLIENTS
-from cursor_gateway.doctor.examination import EDITOR, DoctorContext, Finding
+from cursor_gateway.doctor.examination import DoctorContext
+from cursor_gateway.findings import EDITOR, Finding
 
 # Several clients take the name of a variable, a command or a template in the place of a key.
 _REFERENCE = re.compile(r"[$!{].*|[A-Z][A-Z0-9_]+")

@@ -1,51 +1,23 @@
-"""What the doctor says, and how it looks: one check after the other, changing nothing.
+"""How the doctor looks: one check after the other, changing nothing.
 
-A check is a row of a table: `doctor/checks.py` has those that ask the machine and the CLI,
-`doctor/probes.py` those that have a model work. Each gives findings, and a finding that is not good
-carries why it matters and the command that mends it.
+A check is a row of a table: `checks.py` has those of every agent, and an agent brings its own. Each
+gives findings, and a finding that is not good carries why it matters and the command that fixes it.
 """
 
 from __future__ import annotations
 
 import itertools
-import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Literal
 
 from cursor_gateway import errors
 from cursor_gateway.account import Account
-from cursor_gateway.agents.cursor.cli import CursorCli
-from cursor_gateway.agents.cursor.transcripts import Transcripts
-from cursor_gateway.agents.cursor.version_facts import KnownVersions
-from cursor_gateway.core.conversation import ToolCall, ToolResult
-from cursor_gateway.processes.child import TERM_GRACE
+from cursor_gateway.agents import Agent, chosen
+from cursor_gateway.findings import Check, Finding
+from cursor_gateway.parts import Parts, no_bridged_calls
 from cursor_gateway.processes.children import Children
-from cursor_gateway.relay.server import Relay
-from cursor_gateway.running_gateways import state_folder, versions_folder
 from cursor_gateway.settings import Settings
-from cursor_gateway.workspaces import Workspaces
-
-# `note`: worth knowing, and nothing is broken. `skipped`: it depends on something that is.
-Verdict = Literal["ok", "note", "fault", "skipped"]
-
-EDITOR = "${EDITOR:-vi}"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    verdict: Verdict
-    what: str
-    why: str = ""
-    # The command that mends it.
-    fix: str = ""
-    # For programs: what was measured, by name.
-    measured: Mapping[str, float | bool] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class DoctorContext:
@@ -56,36 +28,22 @@ class DoctorContext:
         self.env = env
 
     @cached_property
-    def children(self) -> Children:
-        keep = self.settings.transcripts == "keep"
-        transcripts = Transcripts(self.env, state_folder(self.env), keep=keep)
-        return Children(transcripts, owns_process=False)
-
-    @cached_property
-    def relay(self) -> Relay:
-        return Relay(self.settings.relay_hold, _no_errand)
-
-    @cached_property
-    def agent(self) -> CursorCli:
+    def _parts(self) -> Parts:
+        """Made when a check needs them: not every machine has room for them."""
         ids = map("call_{}".format, itertools.count(1))
-        workspaces = Workspaces(self.children.root, "", ())
-        return CursorCli(
-            self.settings,
-            self.env,
-            self.children,
-            workspaces,
-            self.relay,
-            ids.__next__,
-            KnownVersions(versions_folder(self.env)),
-        )
-
-    @cached_property
-    def account(self) -> Account:
-        return Account(self.agent, self.settings)
+        return Parts(self.settings, self.env, ids.__next__, no_bridged_calls)
 
     @property
-    def agent_command(self) -> str:
-        return shlex.join(self.agent.locate().argv)
+    def children(self) -> Children:
+        return self._parts.children
+
+    @property
+    def agent(self) -> Agent:
+        return self._parts.agent
+
+    @property
+    def account(self) -> Account:
+        return self._parts.account
 
     async def __aenter__(self) -> DoctorContext:
         return self
@@ -96,38 +54,12 @@ class DoctorContext:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        made = vars(self)
-        if "account" in made:
-            await self.account.close()
-        if "agent" in made:
-            await self.agent.known.close()
-            self.agent.spares.close()
-        await self.relay.close()
-        if "children" in made:
-            await self.children.close(TERM_GRACE)
+        if "_parts" in vars(self):
+            await self._parts.close()
 
 
-async def _no_errand(call: ToolCall) -> ToolResult:
-    raise AssertionError("the doctor offers no tools of MCP servers")
-
-
-Look = Callable[[DoctorContext], Awaitable[Sequence[Finding]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    name: str
-    # What is looked at, for who waits.
-    title: str
-    # Why it matters; findings without a reason of their own take it.
-    why: str
-    look: Look
-    # The checks without which this one is of no use.
-    needs: tuple[str, ...] = ()
-
-
-# What the CLI's refusals are mended by; for others there is nothing but another try.
-_CURES: Mapping[type[errors.GatewayError], str] = {
+# What fixes an agent's refusals; for others there is nothing but another try.
+_FIXES: Mapping[type[errors.GatewayError], str] = {
     errors.NotAuthenticated: "cursor-gateway login",
     errors.AgentKeyInvalid: "unset CURSOR_API_KEY; cursor-gateway login",
     errors.PlanRequired: "cursor-gateway doctor --live --model auto",
@@ -136,10 +68,10 @@ _CURES: Mapping[type[errors.GatewayError], str] = {
 }
 
 
-def fault_of(error: errors.GatewayError, context: DoctorContext) -> Finding:
-    fix = _CURES.get(type(error), "cursor-gateway models")
+def problem_of(error: errors.GatewayError, context: DoctorContext) -> Finding:
+    fix = _FIXES.get(type(error), "cursor-gateway models")
     if isinstance(error, errors.AgentOutdated | errors.WorkspaceNotTrusted):
-        fix = f"{context.agent_command} update"
+        fix = f"{chosen(context.settings).update_command(context.settings, context.env)}"
     elif isinstance(error, errors.CursorUnreachable) and context.env.get("CURSOR_API_ENDPOINT"):
         fix = "unset CURSOR_API_ENDPOINT"
     return Finding("fault", str(error), error.hint, fix)
@@ -150,13 +82,13 @@ async def examine(
     context: DoctorContext,
     begun: Callable[[Check], object] = lambda check: None,
 ) -> AsyncIterator[tuple[Check, list[Finding]]]:
-    """Each check with its findings; `begun` is told before it is looked at."""
+    """Each check with its findings; `begun` is told before it is made."""
     failed: dict[str, str] = {}
     for check in checks:
         begun(check)
         cause = next((failed[name] for name in check.needs if name in failed), None)
         if cause is not None:
-            findings = [Finding("skipped", f"not looked at before `{cause}` is mended")]
+            findings = [Finding("skipped", f"not looked at before `{cause}` is fixed")]
             failed[check.name] = cause
         else:
             findings = await _look(check, context)
@@ -167,12 +99,7 @@ async def examine(
 
 async def _look(check: Check, context: DoctorContext) -> list[Finding]:
     try:
-        found = await check.look(context)
+        found = await check.look()
     except errors.GatewayError as error:
-        found = [fault_of(error, context)]
-    return [_reasoned(finding, check) for finding in found]
-
-
-def _reasoned(finding: Finding, check: Check) -> Finding:
-    is_good = finding.verdict in ("ok", "skipped")
-    return finding if is_good or finding.why else replace(finding, why=check.why)
+        found = [problem_of(error, context)]
+    return [check.with_reason(finding) for finding in found]

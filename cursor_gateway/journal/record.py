@@ -7,7 +7,6 @@ asked and answered is not in it, unless the user switched that on.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import time
@@ -15,14 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
-from cursor_gateway.agents.cursor.run import RunSpec
+from cursor_gateway.agents import AgentProcess
 from cursor_gateway.core.conversation import ToolCall
-from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import AnswerEvent, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.processes.child import Child
 from cursor_gateway.redaction import OUTGOING
 
 log = logging.getLogger(__name__)
@@ -39,26 +37,28 @@ _MODEL_CHARACTERS = 100
 _ERROR_CHARACTERS = 2000
 
 
+How = Literal["fresh", "resumed", "continued"]
+
+
 @dataclass(slots=True)
-class Agent:
-    """A process that worked for a request."""
+class RecordedRun:
+    """A run of an agent that worked for a request."""
 
     # `fresh`, `resumed` (it took up a chat) or `continued` (it waited for results).
-    how: str
-    pid: int
-    # The mark that it and all its descendants carry in their environment.
-    run: str
-    exited: asyncio.Future[int]
+    how: How
+    process: AgentProcess | None
     # Whether it was started before anybody asked.
-    is_spare: bool = False
+    is_warm: bool = False
 
     def as_json(self) -> dict[str, Any]:
+        process = self.process
+        is_over = process is not None and process.exited.done()
         return {
             "how": self.how,
-            "spare": self.is_spare,
-            "pid": self.pid,
-            "run": self.run,
-            "exit": self.exited.result() if self.exited.done() else None,
+            "spare": self.is_warm,
+            "pid": process.pid if process else None,
+            "run": process.mark if process else "",
+            "exit": process.exited.result() if process and is_over else None,
         }
 
 
@@ -75,7 +75,7 @@ class Record:
     # How the client's tools reached the agent: `relay`, `text`, `native`, or `none` without tools.
     # Known in the end only: the agent may not take what it was offered.
     channel: str = ""
-    agents: list[Agent] = field(default_factory=list)
+    runs: list[RecordedRun] = field(default_factory=list)
     # The agent's own name for the conversation.
     chat: str = ""
     usage: Usage | None = None
@@ -90,7 +90,7 @@ class Record:
     timeline: dict[str, float] = field(default_factory=dict)
     # What was asked and answered; None where it is not recorded.
     asked: str | None = None
-    answered: list[Event] | None = None
+    answered: list[AnswerEvent] | None = None
     _began: float = field(default_factory=time.monotonic)
 
     # Moments, each noted once
@@ -98,17 +98,15 @@ class Record:
     def mark(self, moment: str) -> None:
         self.timeline.setdefault(moment, time.monotonic() - self._began)
 
-    def started(self, order: RunSpec, child: Child, *, is_spare: bool) -> None:
-        self.had("resumed" if order.chat else "fresh", child, is_spare=is_spare)
-
-    def had(self, how: str, child: Child, *, is_spare: bool = False) -> None:
+    def started(self, how: How, process: AgentProcess | None, *, is_warm: bool = False) -> None:
+        """A run works for the request, by `process` if it has one of its own."""
         self.mark("agent_started")
-        self.agents.append(Agent(how, child.pid, child.mark, child.exited, is_spare))
+        self.runs.append(RecordedRun(how, process, is_warm))
 
     def spoke(self) -> None:
         self.mark("first_event")
 
-    def passed_on(self, events: Sequence[Event]) -> None:
+    def passed_on(self, events: Sequence[AnswerEvent]) -> None:
         """The client gets `events`."""
         if "first_token" not in self.timeline and any(map(_is_token, events)):
             self.mark("first_token")
@@ -165,7 +163,7 @@ class Record:
         return started - queued if queued is not None and started is not None else None
 
     def processes(self) -> list[dict[str, Any]]:
-        return [agent.as_json() for agent in self.agents]
+        return [run.as_json() for run in self.runs]
 
     def words(self) -> dict[str, Any]:
         """What was asked and answered, where it is recorded."""
@@ -183,7 +181,7 @@ class Record:
             "model": OUTGOING(self.model[:_MODEL_CHARACTERS]),
             "resolved": self.resolved,
             "channel": self.channel or ("none" if self.outcome != RUNNING else None),
-            "agent": self.agents[-1].how if self.agents else "none",
+            "agent": self.runs[-1].how if self.runs else "none",
             "outcome": self.outcome,
             "status": self.status,
             "error": self.error or None,
@@ -209,11 +207,11 @@ def client_of(user_agent: str) -> str:
 _TOKENS = (TextDelta, ThinkingDelta, ToolCall)
 
 
-def _is_token(event: Event) -> bool:
+def _is_token(event: AnswerEvent) -> bool:
     return isinstance(event, _TOKENS)
 
 
-def _answer(events: Sequence[Event]) -> dict[str, Any]:
+def _answer(events: Sequence[AnswerEvent]) -> dict[str, Any]:
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
     thinking = "".join(event.text for event in events if isinstance(event, ThinkingDelta))
     calls = [

@@ -87,15 +87,15 @@ class Journal:
             add("tool_calls_total", record.channel, by=len(record.calls))
         if record.loop:
             add("loop_guard_stops_total")
-        for agent in record.agents:
-            add("agent_runs_total", agent.how)
-            # One that went on is counted when it leaves by the request that it was started for.
-            if agent.how == "continued":
+        for run in record.runs:
+            add("agent_runs_total", run.how)
+            # A run that went on is counted when it leaves by the request that it was started for.
+            if run.how == "continued" or run.process is None:
                 continue
-            if agent.exited.done():
-                self._count_exit(agent.exited)
+            if run.process.exited.done():
+                self._count_exit(run.process.exited)
             else:
-                agent.exited.add_done_callback(self._count_exit)
+                run.process.exited.add_done_callback(self._count_exit)
         if record.resolved:
             self._measure(record)
 

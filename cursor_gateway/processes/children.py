@@ -6,10 +6,9 @@ import asyncio
 import logging
 import secrets
 import signal
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
 
-from cursor_gateway.agents.cursor.transcripts import ROOT_PREFIX, Transcripts
 from cursor_gateway.background import in_background
 from cursor_gateway.errors import AgentFailed, OutOfResources
 from cursor_gateway.processes import resources, tree
@@ -23,6 +22,22 @@ from cursor_gateway.scratch import Scratch
 log = logging.getLogger(__name__)
 
 
+class LastWill(Protocol):
+    """What is done when the gateway is gone: by us at a clean end, else by the guardian."""
+
+    @property
+    def program(self) -> Sequence[str]:
+        """A program that needs the standard library only, and its arguments; empty for none."""
+        ...
+
+    @property
+    def locks(self) -> Sequence[int]:
+        """Descriptors that the guardian inherits, and so keeps locked."""
+        ...
+
+    def fulfil(self) -> None: ...
+
+
 class Children:
     """A child that nobody here started, where the whole process is the gateway's (`owns_process`),
     is an orphan of some agent. Whose, cannot be seen; but when all agents that ran when it was
@@ -30,7 +45,7 @@ class Children:
     as long as the gateway and would keep every orphan alive, and what carries their mark is theirs.
     """
 
-    def __init__(self, transcripts: Transcripts, *, owns_process: bool) -> None:
+    def __init__(self, root: Scratch, *, owns_process: bool) -> None:
         self._owns_process = owns_process
         self._orphans: dict[Process, set[Child]] = {}
         self._id = secrets.token_hex(8)
@@ -41,15 +56,20 @@ class Children:
         self._pids: set[int] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self._readiness = Readiness()
-        self.root = Scratch(ROOT_PREFIX)
-        self.scratch = self.root.path
-        self.transcripts = transcripts
-        transcripts.begin(self.scratch)
+        self.root = root
+        self.scratch = root.path
         tree.adopt_orphans()
-        words = [f"{self._id}.", str(self.scratch), *transcripts.program]
-        self._guardian = Guardian(words, transcripts.lock, self._readiness, self._pids)
+        self._will: LastWill | None = None
+        self._guardian: Guardian | None = None
         # How many descriptors programs may have here, where the gateway has taken more.
         self._their_limit = resources.raise_limit() if owns_process else None
+
+    def guard(self, will: LastWill) -> None:
+        """Start the guardian: should this process be killed, it ends what is left, and does `will`.
+        Before the first agent is started."""
+        self._will = will
+        words = [f"{self._id}.", str(self.scratch), *will.program]
+        self._guardian = Guardian(words, will.locks, self._readiness, self._pids)
 
     def spawn(self, command: Command) -> Child:
         """A new agent."""
@@ -95,7 +115,7 @@ class Children:
         return done
 
     async def close(self, grace: float) -> None:
-        """Stop every agent now; remove the scratch directories, and what the CLI kept of them."""
+        """Stop every agent now; remove the scratch directories, and do the last will."""
         for task in self._endings:
             task.cancel()
         await asyncio.gather(*self._endings, return_exceptions=True)
@@ -109,8 +129,10 @@ class Children:
             self._forget(child)
         await self._end_orphans()
         await self.root.remove()
-        await asyncio.to_thread(self.transcripts.close)
-        await self._guardian.dismiss()
+        if self._will is not None:
+            await asyncio.to_thread(self._will.fulfil)
+        if self._guardian is not None:
+            await self._guardian.dismiss()
         self._readiness.close()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

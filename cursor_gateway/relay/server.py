@@ -153,7 +153,7 @@ class Relay:
             raise
         finally:
             session.let_go(rpc_id)
-        if session.takes_news():
+        if session.owes_notice():
             news = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
             await write(response, news)
         await write(response, {"jsonrpc": "2.0", "id": rpc_id, "result": answer})

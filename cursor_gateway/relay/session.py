@@ -10,16 +10,15 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from cursor_gateway.background import in_background
 from cursor_gateway.core.conversation import ToolCall, ToolResult, ToolSpec
-from cursor_gateway.core.events import AgentCall, AgentCallDone, Aside, Event, RelayedCall
+from cursor_gateway.core.events import ClientCall
 from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.relayed_calls import RelayedCalls
-from cursor_gateway.core.relayed_tools import LOOK_UPS, RelayedTools
-from cursor_gateway.relay.messages import Json
+from cursor_gateway.core.relayed_tools import RelayedTools
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ class Habits:
     # Calls arrive with other arguments than they were announced with: the user's hooks rewrite.
     rewrites_calls: bool = False
     # The list of tools is not fetched again when it has changed.
-    ignores_news: bool = False
+    ignores_new_tools: bool = False
     # Of calls made at once, each comes only when the one before it has its result.
     calls_one_by_one: bool = False
 
@@ -63,7 +62,7 @@ class RelaySession:
         # Whether the agent was ever here.
         self._has_contact = False
         # Whether tools were added since it fetched the list, and whether it was told so.
-        self._has_news = self._told_news = False
+        self._has_new_tools = self._told_of_new_tools = False
         # Whether the agent gave up waiting for a call. Then no result can reach it any more.
         self.lost = False
         self.one_at_a_time = False
@@ -76,12 +75,12 @@ class RelaySession:
 
     def may_offer(self, tools: Iterable[ToolSpec]) -> bool:
         """Whether the agent would have these tools, or else only one that is started anew."""
-        return not self._habits.ignores_news or not self.tools.lacks(tools)
+        return not self._habits.ignores_new_tools or not self.tools.lacks(tools)
 
     def offer(self, tools: Iterable[ToolSpec]) -> None:
         """Add the tools that are new; the agent is told with its next result."""
         if self.tools.add(tools):
-            self._has_news, self._told_news = True, False
+            self._has_new_tools, self._told_of_new_tools = True, False
 
     @property
     def missing(self) -> Literal["relay", "tools", ""]:
@@ -89,42 +88,26 @@ class RelaySession:
         added. One that has connected fetches the list in its own time."""
         if not self._has_contact:
             return "relay"
-        return "tools" if self._has_news else ""
+        return "tools" if self._has_new_tools else ""
 
-    def give_up_news(self) -> None:
+    def give_up_new_tools(self) -> None:
         """The agent has spoken, and has not fetched the list."""
-        if self._told_news and not self._habits.ignores_news:
-            self._habits.ignores_news = True
+        if self._told_of_new_tools and not self._habits.ignores_new_tools:
+            self._habits.ignores_new_tools = True
             log.warning("the agent ignores that there are new tools; a fresh one gets them now")
 
-    def noticed(self, event: Event) -> Event | None:
-        """What is left of an event of the agent's stream for others: calls of the client's tools
-        are counted here, those of bridged ones are activity of the agent."""
-        if not isinstance(event, AgentCall | AgentCallDone):
-            return event
-        if event.tool in LOOK_UPS:
-            return Aside()
-        name = self.tools.called(event.tool, event.arguments)
-        if name is None:
-            return event
-        tool = self.tools.get(name)
-        if tool is None:
-            return None
-        arguments = _arguments(event.arguments.get("args"))
-        if tool.bridged:
-            return replace(event, tool=tool.name, arguments=arguments)
-        if isinstance(event, AgentCallDone):
-            self._calls.came_back(event.id)
-            return Aside()
-        # Some versions leave the arguments out where there are some.
-        is_told = bool(arguments) or not tool.schema.get("properties")
-        self._calls.announce(event.id, tool.name, arguments if is_told else None)
+    def announce(self, stream_id: str, name: str, arguments: Mapping[str, Any] | None) -> None:
+        """The agent tells of a call before it arrives; without arguments where it tells none."""
+        self._calls.announce(stream_id, name, arguments)
         self._look_for_rewriting()
-        return None
+
+    def came_back(self, stream_id: str) -> None:
+        """The agent tells that a call which it announced has come back to it."""
+        self._calls.came_back(stream_id)
 
     # Calls and results
 
-    def calls_for_client(self) -> list[RelayedCall]:
+    def calls_for_client(self) -> list[ClientCall]:
         return self._calls.for_client(
             one_at_a_time=self.one_at_a_time, as_announced=not self._habits.rewrites_calls
         )
@@ -157,8 +140,8 @@ class RelaySession:
             self._has_contact = True
             self.on_arrival()
 
-    def list_tools(self) -> Json:
-        self._has_news = False
+    def list_tools(self) -> dict[str, Any]:
+        self._has_new_tools = False
         self.on_arrival()
         return {"tools": self.tools.listing()}
 
@@ -200,10 +183,10 @@ class RelaySession:
         done, _ = await asyncio.wait({self._result(call_id)}, timeout=within)
         return next(iter(done)).result() if done else None
 
-    def takes_news(self) -> bool:
+    def owes_notice(self) -> bool:
         """Whether the agent must be told that there are new tools."""
-        owes = self._has_news and not self._told_news
-        self._told_news |= owes
+        owes = self._has_new_tools and not self._told_of_new_tools
+        self._told_of_new_tools |= owes
         return owes
 
     def gives_ticket(self, call_id: str) -> None:
@@ -227,7 +210,3 @@ class RelaySession:
         self.lost = True
         task.cancel()
         return asyncio.get_running_loop().time() - since
-
-
-def _arguments(value: object) -> Json:
-    return value if isinstance(value, dict) else {}

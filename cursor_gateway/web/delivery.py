@@ -14,7 +14,7 @@ import orjson
 from aiohttp import web
 
 from cursor_gateway.background import in_background
-from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.core.events import AnswerEvent, Finished
 from cursor_gateway.dialects import Exchange, StreamEncoder
 from cursor_gateway.errors import GatewayError, ShuttingDown
 from cursor_gateway.journal.record import Record
@@ -22,7 +22,7 @@ from cursor_gateway.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Batches = AsyncGenerator[list[Event], None]
+Batches = AsyncGenerator[list[AnswerEvent], None]
 
 REQUEST_ID = web.RequestKey("request_id", str)
 RECORD = web.RequestKey("record", Record)
@@ -192,7 +192,7 @@ class _Stream:
         self.due = self._wrote_at + settings.keep_alive
         self._sign_of_life: asyncio.Task[None] | None = None
 
-    async def write(self, batch: list[Event]) -> None:
+    async def write(self, batch: list[AnswerEvent]) -> None:
         frames = self._encoder.feed(batch)
         self._event_at = self._loop.time()
         await self._send(frames, last=isinstance(batch[-1], Finished))

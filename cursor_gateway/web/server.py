@@ -15,7 +15,7 @@ from typing import Any
 from aiohttp import HttpVersion11, web
 
 from cursor_gateway import request_ids
-from cursor_gateway.agents.cursor import isolation, remote
+from cursor_gateway.agents import chosen
 from cursor_gateway.dialects import BY_NAME, DIALECTS, Dialect, Exchange, messages, responses
 from cursor_gateway.errors import (
     ExpectationFailed,
@@ -358,9 +358,7 @@ async def running(**settings: Any) -> AsyncIterator[Server]:
 async def serving(
     settings: Settings, env: Mapping[str, str], *, owns_process: bool = False
 ) -> AsyncIterator[Server]:
-    remote.check(settings)
-    if settings.isolate:
-        isolation.check(env)
+    chosen(settings).check(settings, env)
     gateway = Gateway(settings, env, owns_process=owns_process)
     journal = Journal(settings, env)
     server = Server(settings, env, gateway, journal)

@@ -57,7 +57,7 @@ class StoreState:
 
 
 @dataclass(slots=True, eq=False)
-class Chat:
+class StoredChat:
     """A conversation that the agent has finished and can take up again, in the same directory."""
 
     session_id: str
@@ -110,7 +110,7 @@ class Chats:
     def may_resume(self) -> bool:
         return not self._why_not()
 
-    def is_there(self, chat: Chat) -> bool:
+    def is_there(self, chat: StoredChat) -> bool:
         """Whether the CLI surely has the chat, with its last turn."""
         chat.seen = self._look(chat.session_id, chat.workspace.path) if self.may_resume else None
         is_proven = chat.seen is not None and chat.seen.has_grown_from(chat.before)
@@ -118,7 +118,7 @@ class Chats:
             log.debug("chat %s is not known to be there", chat.session_id)
         return is_proven
 
-    def judge(self, chat: Chat, tokens_read: int | None) -> None:
+    def judge(self, chat: StoredChat, tokens_read: int | None) -> None:
         """A turn went on with `chat` and read that many tokens in all its steps."""
         if tokens_read is None or not chat.least_tokens:
             return

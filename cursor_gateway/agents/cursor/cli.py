@@ -1,124 +1,50 @@
-"""cursor-agent in print mode: where it is, how it is called, how long it may be silent."""
+"""CursorCli: Cursor's print CLI as an agent. A process for each run; its parts are beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import secrets
 import shlex
-import shutil
-import sys
-import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-import orjson
-
-from cursor_gateway.agents.cursor import remote
-from cursor_gateway.agents.cursor.chats import Chat, Chats, least_tokens
-from cursor_gateway.agents.cursor.isolation import isolated
-from cursor_gateway.agents.cursor.permissions import permissions
-from cursor_gateway.agents.cursor.run import START_ATTEMPTS, Run, RunObserver, RunSpec, Starts
-from cursor_gateway.agents.cursor.start_times import StartTimes
-from cursor_gateway.agents.cursor.texts import (
+from cursor_gateway.agents import (
+    AgentContext,
+    Capabilities,
+    Chat,
+    Located,
     ModelList,
+    Run,
+    RunObserver,
+    RunSpec,
     SignIn,
-    classify_failure,
-    is_config_race,
-    parse_models,
-    parse_status,
-    parse_version,
 )
-from cursor_gateway.agents.cursor.transcripts import remove
-from cursor_gateway.agents.cursor.version_facts import KnownVersions
-from cursor_gateway.agents.cursor.warm import Prepared, WarmAgents
-from cursor_gateway.core.prompt import Reading, render
-from cursor_gateway.core.relayed_tools import SERVER
-from cursor_gateway.errors import (
-    AgentNotFound,
-    AgentTimedOut,
-    ContextTooLong,
-    NoWayToAgent,
-    UnsupportedParameter,
-)
-from cursor_gateway.processes.child import Child, Command, encoded
-from cursor_gateway.processes.children import Children
-from cursor_gateway.redaction import OUTGOING
-from cursor_gateway.relay.server import Relay
+from cursor_gateway.agents.cursor import isolation, remote
+from cursor_gateway.agents.cursor.chats import Chats, StoredChat, least_tokens
+from cursor_gateway.agents.cursor.command_line import CommandLine
+from cursor_gateway.agents.cursor.permissions import agent_reads
+from cursor_gateway.agents.cursor.program import Find, Program, find_cli
+from cursor_gateway.agents.cursor.questions import Questions
+from cursor_gateway.agents.cursor.run import CliRun
+from cursor_gateway.agents.cursor.run_state import Prepared
+from cursor_gateway.agents.cursor.start_times import StartTimes
+from cursor_gateway.agents.cursor.starts import Starts
+from cursor_gateway.agents.cursor.tool_channel import ToolChannel
+from cursor_gateway.agents.cursor.transcripts import Transcripts, config_folders, remove
+from cursor_gateway.agents.cursor.version_effects import relay_hold, warnings
+from cursor_gateway.agents.cursor.version_facts import KnownVersions, VersionFacts, known_facts
+from cursor_gateway.agents.cursor.warm import WarmAgents
+from cursor_gateway.errors import AgentNotFound
+from cursor_gateway.findings import Row
+from cursor_gateway.processes.child import Child
 from cursor_gateway.relay.session import RelaySession
 from cursor_gateway.settings import Settings
-from cursor_gateway.workspaces import Workspace, Workspaces
+from cursor_gateway.workspaces import Workspace
 
 log = logging.getLogger(__name__)
-
-MODELS_TIMEOUT = 30.0
-VERSION_TIMEOUT = 15.0
-MODELS_ATTEMPTS = 3
-
-# Not for the agent: the gateway's own key, options for a node that is not the CLI's, and what
-# would tell the CLI that it runs inside itself.
-_WITHHELD = frozenset(
-    {"CURSOR_GATEWAY_API_KEY", "NODE_OPTIONS", "CURSOR_AGENT", "CURSOR_INVOKED_AS"}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    kind: Literal["cursor-agent", "demo"]
-    argv: tuple[str, ...]
-    # How many words of it lead to another machine or into a container, where the program is.
-    reach: int = 0
-
-    @property
-    def path(self) -> str:
-        if self.kind == "demo":
-            return "built in"
-        return OUTGOING(shlex.join(self.argv)) if self.reach else self.argv[0]
-
-
-def locate(settings: Settings, env: Mapping[str, str]) -> Located:
-    """The agent to run, as far as there is one now."""
-    demo = Located("demo", (sys.executable, "-m", "cursor_gateway.agents.demo"))
-    if settings.demo == "on":
-        return demo
-    if settings.agent_command:
-        return _elsewhere(settings.agent_command, env)
-    if settings.agent_executable:
-        found = shutil.which(settings.agent_executable, path=env.get("PATH"))
-        if not found:
-            raise AgentNotFound(
-                f"CURSOR_AGENT_EXECUTABLE names {settings.agent_executable!r}, "
-                "which is not an executable program."
-            )
-        return Located("cursor-agent", (found,))
-    found = _search(env)
-    if found:
-        return Located("cursor-agent", (found,))
-    if settings.demo == "if-missing":
-        return demo
-    raise AgentNotFound("`cursor-agent` is neither on PATH nor in ~/.local/bin.")
-
-
-def _elsewhere(command: str, env: Mapping[str, str]) -> Located:
-    """Whether there is an agent over there, only running it can tell."""
-    words = remote.words_of(command)
-    found = shutil.which(words[0], path=env.get("PATH"))
-    if not found:
-        raise NoWayToAgent(f"agent_command begins with {words[0]!r}, which is no program here.")
-    return Located("cursor-agent", (found, *words[1:]), reach=len(words) - 1)
-
-
-def _search(env: Mapping[str, str]) -> str | None:
-    home = Path(env.get("HOME", "~")).expanduser()
-    path = os.pathsep.join((env.get("PATH", os.defpath), str(home / ".local" / "bin")))
-    if found := shutil.which("cursor-agent", path=path):
-        return found
-    # `agent` is the CLI's new name, but another vendor's too: only the target of the link tells.
-    found = shutil.which("agent", path=path)
-    return found if found and "cursor-agent" in str(Path(found).resolve()) else None
 
 
 async def _nobody_waits() -> bool:
@@ -126,286 +52,309 @@ async def _nobody_waits() -> bool:
 
 
 class CursorCli:
-    def __init__(
-        self,
-        settings: Settings,
-        env: Mapping[str, str],
-        children: Children,
-        workspaces: Workspaces,
-        relay: Relay,
-        new_call_id: Callable[[], str],
-        known_versions: KnownVersions,
-    ) -> None:
-        self._settings = settings
-        self._env = {name: value for name, value in env.items() if name not in _WITHHELD}
-        self._encoded_env = encoded(self._env)
-        self._children = children
-        self._workspaces = workspaces
-        self._relay = relay
-        self._new_call_id = new_call_id
-        # What this CLI is known to do; as good as nothing until it has said its version.
-        self.known = known_versions
-        self._starts = Starts()
-        self._located: Located | None = None
-        self._home = Path(env.get("HOME", "~")).expanduser().resolve()
-        self._transcripts = children.transcripts
+    # Where its program is; the demo agent has another one.
+    find_program: Find = staticmethod(find_cli)
+
+    @classmethod
+    def check(cls, settings: Settings, env: Mapping[str, str]) -> None:
+        remote.check(settings)
+        if settings.isolate:
+            isolation.check(env)
+
+    @classmethod
+    def find(cls, settings: Settings, env: Mapping[str, str]) -> Located:
+        return cls.program_for(settings, env).located
+
+    @classmethod
+    def program_for(cls, settings: Settings, env: Mapping[str, str]) -> Program:
+        try:
+            return cls.find_program(settings, env)
+        except AgentNotFound:
+            if settings.demo != "if-missing":
+                raise
+            from cursor_gateway.agents.demo.agent import find_demo
+
+            return find_demo(settings, env)
+
+    @classmethod
+    def login_command(cls, settings: Settings, env: Mapping[str, str]) -> Sequence[str]:
+        return [*cls.program_for(settings, env).argv, "login"]
+
+    @classmethod
+    def update_command(cls, settings: Settings, env: Mapping[str, str]) -> str:
+        return f"{shlex.join(cls.program_for(settings, env).argv)} update"
+
+    @classmethod
+    def files(cls, settings: Settings, env: Mapping[str, str]) -> Sequence[Path]:
+        """None of a remote agent, whose files are remote, too."""
+        if settings.agent_command:
+            return []
+        names = ("cli-config.json", "auth.json")
+        return [folder / name for folder in config_folders(env) for name in names]
+
+    def __init__(self, context: AgentContext) -> None:
+        self.settings = settings = context.settings
+        self.children = context.children
+        self.relay = context.relay
+        self.starts = Starts()
+        self.make_room: Callable[[], Awaitable[bool]] = _nobody_waits
+        # What this CLI is known to do; as good as nothing until it has told its version.
+        self.known = KnownVersions(context.state_folder / "versions", self._heed)
         self.chats = Chats(
-            env,
-            known_versions,
+            context.env,
+            self.known,
             is_wanted=settings.session_reuse,
             sees_stores=not settings.agent_command,
         )
-        self._times = StartTimes(known_versions)
-        # Has somebody who only waits give way; whether there was anybody. `Sessions` knows them.
-        self.make_room: Callable[[], Awaitable[bool]] = _nobody_waits
-        self.spares = WarmAgents(
-            settings.warm, self._starts, self._launch_spare, self._discard, self._times
+        self._context = context
+        self._program: Program | None = None
+        self._channel = ToolChannel(settings.tool_channel)
+        keep = settings.transcripts == "keep"
+        self.last_will = Transcripts(context.env, context.state_folder, keep=keep)
+        self.last_will.begin(context.children.scratch)
+        self._command_line = CommandLine(
+            settings, context.env, context.children, context.relay, self.last_will
+        )
+        self._questions = Questions(self.program, self._command_line, context.children, self.starts)
+        self._times = StartTimes(self.known)
+        self.warm = WarmAgents(
+            settings.warm, self.starts, self._launch_warm, self._discard, self._times
         )
 
     @property
-    def has_api_key(self) -> bool:
-        return bool(self._env.get("CURSOR_API_KEY"))
+    def env(self) -> Mapping[str, str]:
+        return self._context.env
 
-    def locate(self) -> Located:
-        """The agent to run. Looked for until it is found, and again when it is gone."""
-        known = self._located
-        if known is None or known.kind == "demo" or not os.access(known.argv[0], os.X_OK):
-            known = self._located = locate(self._settings, self._env)
-        return known
+    @property
+    def command(self) -> str:
+        """As a person would type it."""
+        return shlex.join(self.program().argv)
 
-    def start(self, order: RunSpec, watch: RunObserver) -> Run:
-        """An agent for `order`; it gets its prompt with the first reading."""
-        place = self.spares.take(order) or self._place(order)
-        if place.line is not None:
-            place.line.one_at_a_time = not order.conversation.parallel_calls
-        return Run(
-            order,
-            place.workspace,
-            place.line,
-            place.child,
-            watch,
-            launch=lambda run, prompt: self._launch(run.order, run.workspace, run.line, prompt),
-            make_room=self.make_room,
-            compose=self._compose,
-            began=lambda at, is_spare: self._times.began(at, place.born if is_spare else None),
-            children=self._children,
-            starts=self._starts,
-            settings=self._settings,
+    @property
+    def state_folder(self) -> Path:
+        return self._context.state_folder
+
+    @asynccontextmanager
+    async def another(self, **changes: Any) -> AsyncIterator[CursorCli]:
+        """The same by other settings, with everything of its own."""
+        async with self._context.another(replace(self.settings, **changes)) as agent:
+            assert isinstance(agent, CursorCli)
+            yield agent
+
+    @property
+    def capabilities(self) -> Capabilities:
+        is_local = not self.settings.agent_command
+        return Capabilities(
+            calls_back=is_local,
+            resumes=self.chats.may_resume,
+            starts_warm=bool(self.settings.warm),
+            reads_images=is_local,
+            reports_usage=True,
+            own_tools_off=True,
         )
 
+    @property
+    def key_variable(self) -> str:
+        return "CURSOR_API_KEY" if self.env.get("CURSOR_API_KEY") else ""
+
+    # Where it is, who is signed in, what it can do
+
+    def locate(self) -> Located:
+        return self.program().located
+
+    def program(self) -> Program:
+        """Looked for until it is found, and again when it is gone."""
+        if self._program is None or not self._program.is_there:
+            self._program = self.program_for(self.settings, self._command_line.env)
+        return self._program
+
+    async def begin(self) -> None:
+        await asyncio.to_thread(self.last_will.clear_behind_others)
+
+    async def close(self) -> None:
+        self.warm.close()
+        await self.known.close()
+
+    async def sign_in(self) -> SignIn:
+        return await self._questions.sign_in(self.settings.auth_check_timeout_ms / 1000)
+
+    async def models(self) -> ModelList:
+        return await self._questions.models()
+
+    async def version(self) -> str:
+        version = await self._questions.version()
+        await self.known.recognise(version)
+        return version
+
+    def state(self) -> dict[str, Any]:
+        facts = self.known.facts
+        return {
+            "tools": self._channel.state(self.program()) if self._program else None,
+            "warm": self.warm.state(),
+            "sessions": self.chats.state(),
+            "agent_reads": agent_reads(self.settings),
+            "transcripts": self.settings.transcripts,
+            "version_facts": known_facts(facts),
+            "warnings": warnings(self.settings, facts),
+        }
+
+    def _heed(self, facts: VersionFacts) -> None:
+        """What runs and `doctor --live` have shown of the version of the CLI that is installed."""
+        self.relay.hold_for(relay_hold(self.settings, facts))
+        self.relay.habits.calls_one_by_one = facts.calls_at_once == 1
+        self._channel.heed(facts)
+        for warning in warnings(self.settings, facts):
+            log.warning("%s", warning)
+
+    # Runs
+
+    def start(self, spec: RunSpec, observer: RunObserver) -> CliRun:
+        """A run for `spec`, by the channel that this CLI takes; it gets its prompt with the first
+        reading."""
+        return self.run(self._with_channel(spec), observer)
+
+    def run(self, spec: RunSpec, observer: RunObserver) -> CliRun:
+        prepared = self.warm.take(spec) or self._prepared(spec)
+        if prepared.session is not None:
+            prepared.session.one_at_a_time = not spec.conversation.parallel_calls
+        return CliRun(spec, prepared, observer, self)
+
+    def _with_channel(self, spec: RunSpec) -> RunSpec:
+        if not spec.calls_back or self._channel.is_relay(self.program()):
+            return spec
+        return replace(spec, writes_calls=True)
+
+    def answered(self, run: Run, channel: str) -> None:
+        self._channel.count(channel, took_relay=run.channel == "relay")
+
     def end(self, run: Run) -> asyncio.Future[None]:
-        """Stop it, and leave nothing of it."""
-        if run.line is not None:
-            self._relay.close_session(run.line)
-        chat = run.order.chat
+        assert isinstance(run, CliRun)
+        if run.session is not None:
+            self.relay.close_session(run.session)
+        chat = run.stored_chat
         sessions = (run.session_id, chat.session_id if chat else "")
         return run.end(lambda: self._release(run.workspace, *sessions))
 
-    def keep(self, run: Run) -> Chat | None:
-        """It has finished; what it knows can be taken up again until `forget`, if it can be."""
-        earlier = run.order.chat
+    def keep(self, run: Run) -> StoredChat | None:
+        assert isinstance(run, CliRun)
+        earlier = run.stored_chat
         if earlier is not None:
             self.chats.judge(earlier, run.tokens_read)
         if not run.is_resumable or not self.chats.may_resume:
             self.end(run)
             return None
-        if run.line is not None:
-            self._relay.close_session(run.line)
+        if run.session is not None:
+            self.relay.close_session(run.session)
         before = earlier.seen if earlier else None
         least = least_tokens(run.tokens_read, run.steps)
-        chat = Chat(run.session_id, run.workspace, before, least)
+        chat = StoredChat(run.session_id, run.workspace, before, least)
         chat.leaves(run.end(lambda: None))
         return chat
 
+    def still_has(self, chat: Chat) -> bool:
+        assert isinstance(chat, StoredChat)
+        return self.chats.is_there(chat)
+
     def forget(self, chat: Chat) -> None:
-        self.spares.leave(chat)
+        assert isinstance(chat, StoredChat)
+        self.warm.leave(chat)
         chat.when_left(lambda: self._release(chat.workspace, chat.session_id))
 
     def _release(self, workspace: Workspace, *sessions: str) -> None:
         """Nobody works there any more. What the CLI kept of it goes with it; in a directory of the
         user's, what it kept of our `sessions`."""
         if workspace.is_scratch:
-            traces = self._transcripts.of_directory(workspace.path)
+            traces = self.last_will.of_directory(workspace.path)
         else:
-            traces = self._transcripts.of_sessions(workspace.path, sessions)
-        self._workspaces.release(workspace, (lambda: remove(traces)) if traces else None)
+            traces = self.last_will.of_sessions(workspace.path, sessions)
+        clear = (lambda: remove(traces)) if traces else None
+        self._context.workspaces.release(workspace, clear)
 
-    def _place(self, order: RunSpec) -> Prepared:
-        # First: where there is no room for a directory, nothing else may be left open.
-        workspace = order.chat.workspace if order.chat else self._workspaces.take(order.directory)
-        tools = order.conversation.callable_tools
-        line = self._relay.open_session(tools, self._new_call_id) if order.by_relay else None
-        return Prepared(workspace, line)
+    # What a run needs of its agent
 
-    def _launch_spare(self, order: RunSpec) -> Prepared:
-        place = self._place(order)
-        try:
-            child = self._launch(order, place.workspace, place.line)
-        except BaseException:
-            self._discard(order, place)
-            raise
-        return replace(place, child=child, born=asyncio.get_running_loop().time())
+    async def make_room_for_start(self) -> bool:
+        return await self.make_room()
 
-    def _discard(self, order: RunSpec, place: Prepared) -> asyncio.Future[None] | None:
-        """Of a spare: its chat and the chat's workspace stay. What it returns is done when its
-        process has ended, if it has one."""
-        if place.line is not None:
-            self._relay.close_session(place.line)
+    def compose(self, run: CliRun) -> bytes:
+        return self._command_line.prompt(run.spec, run.workspace, run.session)
 
-        def release() -> None:
-            if order.chat is None:
-                self._release(place.workspace)
-
-        if place.child is None:
-            release()
-            return None
-        end = self._children.retire(place.child, then=release)
-        if order.chat is not None:
-            order.chat.leaves(end)
-        return end
-
-    def _launch(
+    def launch(
         self,
-        order: RunSpec,
+        spec: RunSpec,
         workspace: Workspace,
-        line: RelaySession | None,
+        session: RelaySession | None,
         prompt: bytes | None = None,
     ) -> Child:
-        """A process that has everything, but perhaps its prompt."""
         # Whether it is still there was looked at when the request came; else its start fails.
-        located = self._located or self.locate()
-        workspace.make_sure()
-        flags = self._flags(order, workspace, is_elsewhere=bool(located.reach))
-        log.debug("starting %s", [*located.argv, *flags])
-        # A real workspace is the user's, also in what an agent may do there.
-        denials = permissions(order, workspace, self._home) if workspace.is_scratch else b""
-        if located.reach:
-            argv = self._carried(located, flags, workspace.scratch.name, denials.decode())
-            return self._children.spawn(Command(argv, self._encoded_env, workspace.path, prompt))
-        argv = [*located.argv, *flags]
-        if denials:
-            workspace.put_permissions(denials)
-            self._transcripts.note(workspace.path)
-        if line is not None:
-            servers = self._relay.configuration(line)
-            workspace.put(".cursor/mcp.json", orjson.dumps(servers))
-        # The demo agent is a part of the gateway, and has no model that could look around.
-        if self._settings.isolate and located.kind != "demo":
-            may_edit = self._settings.agent_mode == "agent"
-            argv = isolated(argv, self._env, workspace, may_edit=may_edit)
-        return self._children.spawn(Command(argv, self._encoded_env, workspace.path, prompt))
+        program = self._program or self.program()
+        return self._command_line.launch(program, spec, workspace, session, prompt)
 
-    def _compose(self, run: Run) -> bytes:
-        """The prompt; its images are put where it says they are."""
-        prompt = render(run.order.conversation, self._reading(run))
-        text = prompt.text.encode()
-        if len(text) > self._settings.max_prompt_mb * 1024 * 1024:
-            raise ContextTooLong(f"The conversation has {len(text)} bytes.")
-        if prompt.files and self.locate().reach:
-            raise UnsupportedParameter("Images do not reach an agent elsewhere (agent_command).")
-        for name, data in prompt.files:
-            run.workspace.put(name, data)
-        return text
+    def first_output(self, prompted_at: float, born: float | None) -> None:
+        self._times.began(prompted_at, born)
 
-    def _reading(self, run: Run) -> Reading:
-        image_folder = "" if run.workspace.is_scratch else str(run.workspace.scratch)
-        if run.line is None:
-            return Reading(image_folder, run.order.known)
-        tools = run.line.tools
-        return Reading(image_folder, run.order.known, SERVER, tools.wait_tool, tools.aliases)
+    def relay_ignored(self) -> None:
+        self._channel.relay_is_ignored()
 
-    def _flags(self, order: RunSpec, workspace: Workspace, *, is_elsewhere: bool) -> list[str]:
-        flags = ["--print", "--output-format", "stream-json", "--stream-partial-output", "--trust"]
-        flags += [] if is_elsewhere else ["--workspace", str(workspace.path)]
-        flags += ["--model", order.model]
-        # In `ask` a model is told that it cannot act, and would not call the client's tools either.
-        has_tools = bool(order.conversation.callable_tools)
-        acts = has_tools or (self._settings.agent_mode == "agent" and not workspace.is_scratch)
-        if not acts:
-            flags += ["--mode", "ask"]
-        if order.conversation.has_images and not workspace.is_scratch:
-            flags += ["--add-dir", str(workspace.scratch)]
-        if order.by_relay:
-            flags.append("--approve-mcps")
-        if order.chat is not None:
-            flags += ["--resume", order.chat.session_id]
-        # At the end, where the script that goes along adds the directory over there.
-        return [*flags, "--workspace"] if is_elsewhere else flags
+    # Warm agents
 
-    def _carried(
-        self, located: Located, words: Sequence[str], place: str, permissions: str = ""
-    ) -> list[str]:
-        """The agent's command line, for an agent elsewhere; `place` is unique in this gateway."""
-        place = f"{self._children.scratch.name}-{place}"
-        return remote.carried([*located.argv, *words], located.reach, place, permissions)
+    def prepare(self, spec: RunSpec) -> None:
+        self.warm.want(self._with_channel(spec))
 
-    async def sign_in(self) -> SignIn:
-        seconds = self._settings.auth_check_timeout_ms / 1000
-        said = await self._ask(["status", "--format", "json"], seconds)
-        state = parse_status(said.stdout)
-        if state is None:
-            # Older CLIs know no `--format`.
-            said = await self._ask(["status"], seconds)
-            state = parse_status(said.stdout) or parse_status(said.stderr)
-        if state is None:
-            raise classify_failure(said.stderr or said.stdout)
-        return replace(state, account=OUTGOING(state.account))
+    def give_way(self) -> asyncio.Future[None] | None:
+        return self.warm.give_way()
 
-    async def models(self) -> ModelList:
-        """The account's models; `complete` is False where every attempt was cut short."""
-        best = ModelList((), complete=False)
-        for _ in range(MODELS_ATTEMPTS):
-            said = await self._ask(["models"], MODELS_TIMEOUT)
-            listed = parse_models(said.stdout)
-            if listed.complete and listed.models:
-                return listed
-            best = max(best, listed, key=lambda found: len(found.models))
-            if not listed.models:
-                raise classify_failure(f"{said.stderr}\n{said.stdout}")
-        return best
+    def _prepared(self, spec: RunSpec) -> Prepared:
+        # First: where there is no room for a directory, nothing else may be left open.
+        chat = spec.chat
+        assert chat is None or isinstance(chat, StoredChat)
+        workspace = chat.workspace if chat else self._context.workspaces.take(spec.directory)
+        tools = spec.conversation.callable_tools
+        new_id = self._context.new_call_id
+        session = self.relay.open_session(tools, new_id) if spec.calls_back else None
+        return Prepared(workspace, session)
 
-    async def version(self) -> str:
-        version = parse_version((await self._ask(["--version"], VERSION_TIMEOUT)).stdout)
-        await self.known.recognise(version)
-        return version
+    def _launch_warm(self, spec: RunSpec) -> Prepared:
+        prepared = self._prepared(spec)
+        try:
+            child = self.launch(spec, prepared.workspace, prepared.session)
+        except BaseException:
+            self._discard(spec, prepared)
+            raise
+        return replace(prepared, child=child, born=asyncio.get_running_loop().time())
 
-    async def _ask(self, arguments: Sequence[str], seconds: float) -> _Said:
-        """Run a short command to its end. Its stdout is a file: pipes were seen to lose the end."""
-        for attempt in range(1, START_ATTEMPTS + 1):
-            await self._starts.wait()
-            said = await self._ask_once(arguments, seconds)
-            if attempt == START_ATTEMPTS or not is_config_race(said.stderr):
-                break
-            self._starts.space_out()
-        return said
+    def _discard(self, spec: RunSpec, prepared: Prepared) -> asyncio.Future[None] | None:
+        """Of a warm agent: its chat and the chat's workspace stay. What it returns is done when its
+        process has ended, if it has one."""
+        if prepared.session is not None:
+            self.relay.close_session(prepared.session)
 
-    def _question(self, arguments: Sequence[str]) -> list[str]:
-        located = self.locate()
-        if located.reach:
-            return self._carried(located, arguments, secrets.token_hex(4))
-        return [*located.argv, *arguments]
+        def release() -> None:
+            if spec.chat is None:
+                self._release(prepared.workspace)
 
-    async def _ask_once(self, arguments: Sequence[str], seconds: float) -> _Said:
-        argv, here = self._question(arguments), self._children.scratch
-        with self._children.root.in_use():
-            output = tempfile.TemporaryFile(dir=here)  # noqa: SIM115 - closed below
-        with output:
-            child = self._children.spawn(
-                Command(argv, self._encoded_env, here, b"", output.fileno())
-            )
-            try:
-                left = await child.exit_code(seconds) is not None
-                # Some commands answer and then do not leave; what they said counts.
-                if not left and not os.fstat(output.fileno()).st_size:
-                    command = shlex.join([*self.locate().argv, *arguments])
-                    raise AgentTimedOut(f"`{command}` said nothing within {seconds:g} seconds.")
-            finally:
-                self._children.retire(child)
-            output.seek(0)
-            return _Said(output.read().decode("utf-8", "replace"), child.stderr)
+        if prepared.child is None:
+            release()
+            return None
+        end = self.children.retire(prepared.child, then=release)
+        if isinstance(spec.chat, StoredChat):
+            spec.chat.leaves(end)
+        return end
 
+    # The doctor
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    stdout: str
-    stderr: str
+    @classmethod
+    def checks(cls) -> Sequence[Row[CursorCli]]:
+        from cursor_gateway.agents.cursor.doctor.checks import CHECKS
+
+        return CHECKS
+
+    @classmethod
+    def probes(cls, model: str, holds: tuple[float, ...]) -> Sequence[Row[CursorCli]]:
+        from cursor_gateway.agents.cursor.doctor.probes import probes
+
+        return probes(model, holds)
+
+    def store_probes(self, version: str, at: str, findings: Sequence[Mapping[str, Any]]) -> None:
+        from cursor_gateway.agents.cursor.doctor.probes import store_results
+
+        store_results(self.state_folder, version, at, findings)

@@ -8,11 +8,12 @@ must have a place in the client's schema. What has none stays the agent's own (a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cursor_gateway.core.conversation import ToolSpec
+from cursor_gateway.core.events import AgentCall
 from cursor_gateway.core.tools import find, fit
 
 Arguments = Mapping[str, Any]
@@ -167,6 +168,12 @@ TABLE: Mapping[str, tuple[Native, ...]] = {
 # Nothing may take the place of something, and a file may be empty.
 _MAY_BE_EMPTY = frozenset({"newText", "content"})
 _PATHS = frozenset({"path", "targetDirectory", "workingDirectory"})
+
+
+def with_client_call(event: AgentCall, tools: Sequence[ToolSpec]) -> AgentCall:
+    """The call of one of the agent's own tools, as the client's where the client has the like."""
+    found = translate(event.tool, event.arguments, event.description, tuple(tools), event.workspace)
+    return replace(event, as_client_call=found) if found else event
 
 
 def translate(

@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from cursor_gateway.agents.cursor.run import RunSpec
+from cursor_gateway.agents import RunSpec
 from cursor_gateway.core.relayed_tools import SERVER
 from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace
@@ -35,17 +35,17 @@ _MOST_NAMES = 1000
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def permissions(order: RunSpec, workspace: Workspace, home: Path) -> bytes:
+def permissions(spec: RunSpec, workspace: Workspace, home: Path) -> bytes:
     """The CLI's file for a run in a scratch directory: a call of its own tools is refused.
 
     With the relay, only what is on neither list keeps the user's own MCP servers out.
     """
     denied = [*_NO_ACTS, *_NO_READS]
-    if order.conversation.has_images:
+    if spec.conversation.has_images:
         globs = _all_but_images(workspace.scratch, home)
         denied = [*_NO_ACTS, *(f"Read({glob})" for glob in globs)]
-    denied += [] if order.by_relay else ["Mcp(*:*)"]
-    allowed = [f"Mcp({SERVER}:*)"] if order.by_relay else []
+    denied += [] if spec.calls_back else ["Mcp(*:*)"]
+    allowed = [f"Mcp({SERVER}:*)"] if spec.calls_back else []
     return orjson.dumps({"permissions": {"allow": allowed, "deny": denied}})
 
 

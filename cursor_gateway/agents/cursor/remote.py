@@ -1,4 +1,4 @@
-"""Elsewhere: an agent on another machine or in a container, behind a command such as `ssh devbox`.
+"""A remote agent: one on another machine or in a container, behind a command such as `ssh devbox`.
 
 Only its three pipes reach across. What the gateway puts into the workspace of a local agent is not
 there; neither is the relay. So a small script goes along, for the shell on the other side. It makes
@@ -58,7 +58,7 @@ exit "$code"
 
 
 def check(settings: Settings) -> None:
-    """Whether what is set can be true of an agent elsewhere."""
+    """Whether what is set can be true of a remote agent."""
     if not settings.agent_command:
         return
     if len(words_of(settings.agent_command)) < 2:
@@ -80,11 +80,11 @@ def words_of(command: str) -> tuple[str, ...]:
         raise SettingsError(f"agent_command cannot be read: {error}.") from None
 
 
-def carried(argv: Sequence[str], reach: int, place: str, permissions: str = "") -> list[str]:
-    """The command line that runs `argv` in a directory named `place`; the first `reach` words of it
+def carried(argv: Sequence[str], prefix: int, place: str, permissions: str = "") -> list[str]:
+    """The command line that runs `argv` in a directory named `place`; the first `prefix` words of it
     are what leads there."""
-    beyond = ["sh", "-c", _SCRIPT, "sh", place, permissions, *argv[reach:]]
+    beyond = ["sh", "-c", _SCRIPT, "sh", place, permissions, *argv[prefix:]]
     # ssh makes one text of its words, which a shell takes apart again.
     if Path(argv[0]).name == "ssh":
         beyond = [shlex.quote(word) for word in beyond]
-    return [*argv[:reach], *beyond]
+    return [*argv[:prefix], *beyond]

@@ -24,8 +24,8 @@ from cursor_gateway.agents.cursor.texts import classify_failure
 from cursor_gateway.core.events import (
     AgentCall,
     AgentCallDone,
-    Event,
-    Finished,
+    AgentEvent,
+    RunFinished,
     TextDelta,
     ThinkingDelta,
     Usage,
@@ -105,8 +105,8 @@ class AgentStream:
         """What the CLI wrote to stdout that was not an event."""
         return "\n".join(self._noise)
 
-    def feed(self, data: bytes) -> list[Event]:
-        events: list[Event] = []
+    def feed(self, data: bytes) -> list[AgentEvent]:
+        events: list[AgentEvent] = []
         if lines := self._lines.feed(data):
             self._take(lines, events)
         begins, ends = self._lines.unfinished
@@ -116,7 +116,7 @@ class AgentStream:
         self._let_go(events)
         return events
 
-    def _unfinished_result(self, events: list[Event]) -> None:
+    def _unfinished_result(self, events: list[AgentEvent]) -> None:
         """`result` ends the answer at once, even where its newline never comes."""
         line = self._lines.close()
         try:
@@ -126,9 +126,9 @@ class AgentStream:
         else:
             self._take(line, events)
 
-    def close(self) -> list[Event]:
+    def close(self) -> list[AgentEvent]:
         """The agent's stdout ended. A last line may stand there without its newline."""
-        events: list[Event] = []
+        events: list[AgentEvent] = []
         self._take(self._lines.close(), events)
         if not self.finished:
             self._text.pieces.append(self._tracker.close())
@@ -140,14 +140,14 @@ class AgentStream:
         which not every version announces."""
         self._tracker.turn_ended = False
 
-    def conclude(self) -> list[Event]:
+    def conclude(self) -> list[AgentEvent]:
         """The turn has ended and no `result` comes: the answer is finished, its usage unknown."""
         self.finished = self.lacks_result = True
-        events: list[Event] = []
+        events: list[AgentEvent] = []
         self._text.close(events)
-        return [*events, Finished("stop", None)]
+        return [*events, RunFinished(None)]
 
-    def _take(self, block: bytes, events: list[Event]) -> None:
+    def _take(self, block: bytes, events: list[AgentEvent]) -> None:
         """Whole lines: the texts of deltas, and in between what else there is."""
         if len(block) > _LONG_BLOCK:
             self._take_others(block, events)
@@ -161,7 +161,7 @@ class AgentStream:
             taken = at
         self._take_deltas(deltas[taken:], events)
 
-    def _take_deltas(self, deltas: list[bytes], events: list[Event]) -> None:
+    def _take_deltas(self, deltas: list[bytes], events: list[AgentEvent]) -> None:
         if not deltas or self.finished:
             return
         # No text has more units than its JSON has bytes.
@@ -172,7 +172,7 @@ class AgentStream:
                 return
             self._say(self._tracker.delta(_text_of([delta])), events)
 
-    def _take_others(self, lines: bytes, events: list[Event]) -> None:
+    def _take_others(self, lines: bytes, events: list[AgentEvent]) -> None:
         # A line that stands alone is not copied: it may be long.
         is_one = lines.find(b"\n", 1, -1) < 0
         for line in [lines] if is_one else lines.split(b"\n"):
@@ -192,13 +192,13 @@ class AgentStream:
                 noise = line[:_NOISE_LINE_BYTES].strip(b"\n")
                 self._noise.append(noise.decode("utf-8", "replace"))
 
-    def _say(self, text: str, events: list[Event]) -> None:
+    def _say(self, text: str, events: list[AgentEvent]) -> None:
         if text:
             if self._thinking.pieces:
                 self._thinking.let_go(events)
             self._text.pieces.append(text)
 
-    def _event(self, kind: str, event: dict[str, Any], events: list[Event]) -> None:
+    def _event(self, kind: str, event: dict[str, Any], events: list[AgentEvent]) -> None:
         if self.finished or self._is_failure(event):
             return
         self._say(self._tracker.event(kind, event), events)
@@ -215,13 +215,13 @@ class AgentStream:
             self.usage = _usage(event.get("usage"))
             self._thinking.let_go(events)
             self._text.close(events)
-            events.append(Finished("stop", self.usage))
+            events.append(RunFinished(self.usage))
         elif kind == "system" and event.get("subtype") == "init":
             session = _string(event.get("session_id"))
             self.session_id = session if _SESSION.fullmatch(session) else ""
             self._workspace = _string(event.get("cwd"))
 
-    def _let_go(self, events: list[Event]) -> None:
+    def _let_go(self, events: list[AgentEvent]) -> None:
         """At most one of the two holds any words: each lets the other go before it."""
         self._text.let_go(events)
         self._thinking.let_go(events)
@@ -239,7 +239,7 @@ class AgentStream:
         self.failure = self.failure or classify_failure(words)
         return True
 
-    def _tool_call(self, event: dict[str, Any], events: list[Event]) -> None:
+    def _tool_call(self, event: dict[str, Any], events: list[AgentEvent]) -> None:
         call_id = _string(event.get("call_id"))
         tool, call, description = _tool_of(event.get("tool_call"))
         arguments = _object(call.get("args"))
@@ -293,13 +293,13 @@ class _Words:
         self._half = ""
         self.pieces: list[str] = []
 
-    def let_go(self, events: list[Event]) -> None:
+    def let_go(self, events: list[AgentEvent]) -> None:
         text = "".join(self.pieces)
         self.pieces.clear()
         if text := self._mended(text):
             events.append(self._kind(text))
 
-    def close(self, events: list[Event]) -> None:
+    def close(self, events: list[AgentEvent]) -> None:
         """Nothing more comes, nor does the other half of a character."""
         self.let_go(events)
         if self._half:

@@ -7,11 +7,11 @@ here is decided by words. The patterns and their order come from docs/cursor-age
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import orjson
 
 from cursor_gateway import errors
+from cursor_gateway.agents import ModelList, SignIn
 from cursor_gateway.core.models import Model
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -124,14 +124,6 @@ def _sentence(start: str, words: str) -> str:
     return f"{start} {excerpt}" if excerpt.endswith((".", "!", "?", "*")) else f"{start} {excerpt}."
 
 
-@dataclass(frozen=True, slots=True)
-class SignIn:
-    """Whether the CLI holds a sign-in; `account` is the address it names, for people only."""
-
-    authenticated: bool
-    account: str = ""
-
-
 def parse_status(output: str) -> SignIn | None:
     """`status`, in JSON (newer CLIs) or in words; None when it says neither yes nor no."""
     words = plain(output)
@@ -160,13 +152,6 @@ def _parse_status_words(words: str) -> SignIn | None:
 
 
 _MODEL_LINE = re.compile(r"^(\S+) - (.+?)(?: \((?:current|default|current, default)\))?$")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelList:
-    models: tuple[Model, ...]
-    # Node may exit before its pipe has drained; only the closing tip shows that nothing is missing.
-    complete: bool
 
 
 def parse_models(output: str) -> ModelList:

@@ -6,8 +6,7 @@ import logging
 from time import monotonic
 from typing import Any
 
-from cursor_gateway.agents.cursor.cli import Located
-from cursor_gateway.agents.cursor.run import Run
+from cursor_gateway.agents.cursor.program import Program
 from cursor_gateway.agents.cursor.version_facts import VersionFacts
 
 log = logging.getLogger(__name__)
@@ -17,7 +16,7 @@ _ASK_AGAIN_AFTER = 600.0
 _IGNORED_OFTEN = 2
 _IGNORED = "the agent did not connect to the relay (an old CLI, or MCP is not allowed)"
 _NOT_FETCHED = "this version of the CLI was seen not to fetch the relay's tools (`doctor --live`)"
-_ELSEWHERE = "the agent is elsewhere (agent_command), where the relay cannot be reached"
+_REMOTE = "the agent is remote (agent_command), where the relay cannot be reached"
 
 
 class ToolChannel:
@@ -35,8 +34,8 @@ class ToolChannel:
     def heed(self, facts: VersionFacts) -> None:
         self._is_fetched = facts.fetches_relay_tools
 
-    def is_relay(self, located: Located) -> bool:
-        if self._wanted == "text" or located.kind == "demo" or located.reach:
+    def is_relay(self, program: Program) -> bool:
+        if self._wanted == "text" or program.is_built_in or program.prefix:
             return False
         if self._wanted == "relay":
             return True
@@ -49,15 +48,15 @@ class ToolChannel:
         if self._ignored >= _IGNORED_OFTEN:
             self._ignored_until = monotonic() + _ASK_AGAIN_AFTER
 
-    def count(self, channel: str, run: Run) -> None:
+    def count(self, channel: str, *, took_relay: bool) -> None:
         if channel != "none":
-            self._ignored = 0 if run.line else self._ignored
+            self._ignored = 0 if took_relay else self._ignored
             self._served[channel] += 1
             log.info("answered; tools by the %s channel", channel)
 
-    def state(self, located: Located) -> dict[str, Any]:
-        is_relay = self.is_relay(located)
-        reason = _ELSEWHERE if located.reach else f"tool_channel is {self._wanted}"
+    def state(self, program: Program) -> dict[str, Any]:
+        is_relay = self.is_relay(program)
+        reason = _REMOTE if program.prefix else f"tool_channel is {self._wanted}"
         if self._wanted == "auto" and self._is_fetched is False:
             reason = _NOT_FETCHED
         return {

@@ -128,7 +128,7 @@ class Transcripts:
         self.note(root)
 
     @property
-    def lock(self) -> tuple[int, ...]:
+    def locks(self) -> tuple[int, ...]:
         """What the guardian inherits."""
         return (self._note[1],) if self._note else ()
 
@@ -168,7 +168,8 @@ class Transcripts:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _clear(note)
 
-    def close(self) -> None:
+    def fulfil(self) -> None:
+        """The gateway ends: remove what the CLI kept of its scratch directories."""
         for directory in self._noted:
             remove(_of_directory(self._folders, str(directory)))
         if self._note:

@@ -9,34 +9,41 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cursor_gateway.agents.cursor.run import StartOver
+from cursor_gateway.agents import UNOBSERVED, StartOver
+from cursor_gateway.agents.cursor.doctor.boundary_probes import deny_list, outside, own_server
+from cursor_gateway.agents.cursor.doctor.relay_probes import (
+    BY_TEXT,
+    held,
+    parallel,
+    relayed,
+    ticket,
+)
+from cursor_gateway.agents.cursor.doctor.runs import Heard, listen, spec, uses_relay, word
 from cursor_gateway.agents.cursor.start_times import boots_before_prompt
 from cursor_gateway.agents.cursor.version_facts import NOT_IN_FILE_NAMES
-from cursor_gateway.doctor.boundary_probes import deny_list, outside, own_server
-from cursor_gateway.doctor.examination import Check, DoctorContext, Finding, Look
-from cursor_gateway.doctor.relay_probes import BY_TEXT, held, parallel, relayed, ticket
-from cursor_gateway.doctor.runs import Heard, fresh, listen, spec, uses_relay, word
-from cursor_gateway.journal.record import Record
-from cursor_gateway.running_gateways import state_folder
+from cursor_gateway.findings import Finding, Row
+
+if TYPE_CHECKING:
+    from cursor_gateway.agents.cursor.cli import CursorCli
 
 # For each run of the agent. Runs of 19 to 31 seconds were seen (2026.10.01).
 RUN_SECONDS = 75.0
-# A spare gets twice the time that a cold start took, within these limits.
+# A warm agent gets twice the time that a cold start took, within these limits.
 HEAD_START = (1.0, 40.0)
 
 
-async def plain(context: DoctorContext, model: str) -> Sequence[Finding]:
+async def plain(cli: CursorCli, model: str) -> Sequence[Finding]:
     expected, loop = word(), asyncio.get_running_loop()
     question = f"Answer with this one word and nothing else: {expected}"
-    async with fresh(context) as another:
+    async with cli.another() as another:
         began = loop.time()
-        heard = await listen(another.agent.start(spec(model, question), Record()))
+        heard = await listen(another.run(spec(model, question), UNOBSERVED))
         seconds = round(loop.time() - began, 1)
     if expected not in heard.text:
         words = f"the model answered something else: {heard.text[:80]!r}"
@@ -44,29 +51,27 @@ async def plain(context: DoctorContext, model: str) -> Sequence[Finding]:
     return [Finding("ok", f"answered in {seconds:g} s", measured={"answer_s": seconds})]
 
 
-async def start_up(context: DoctorContext, model: str) -> Sequence[Finding]:
+async def start_up(cli: CursorCli, model: str) -> Sequence[Finding]:
     wanted = spec(model, "Answer with the one word: ready")
-    async with fresh(context, warm=1) as another:
-        spares = another.agent.spares
-        await listen(another.agent.start(wanted, Record()))
+    async with cli.another(warm=1) as another:
+        spares = another.warm
+        await listen(another.run(wanted, UNOBSERVED))
         cold = spares.state()["first_word_ms"]["cold"]
         spares.want(wanted)
         # By then it is there and has started, or it has left again.
         await asyncio.sleep(min(max(HEAD_START[0], 2 * cold / 1000), HEAD_START[1]))
-        await listen(another.agent.start(wanted, Record()))
+        await listen(another.run(wanted, UNOBSERVED))
         warm = spares.state()["first_word_ms"]["spare"]
     if warm is None:
-        context.agent.known.learn(boots_before_prompt=False, cold_start_s=cold / 1000)
+        cli.known.learn(boots_before_prompt=False, cold_start_s=cold / 1000)
         words = f"`init` after {cold:g} ms; one that was started ahead did not stay"
         return [_no_spares(words, {"cold_ms": cold})]
-    return [_started(context, cold, warm)]
+    return [_started(cli, cold, warm)]
 
 
-def _started(context: DoctorContext, cold: float, warm: float) -> Finding:
+def _started(cli: CursorCli, cold: float, warm: float) -> Finding:
     early = boots_before_prompt(cold, warm)
-    context.agent.known.learn(
-        boots_before_prompt=early, cold_start_s=cold / 1000, warm_start_s=warm / 1000
-    )
+    cli.known.learn(boots_before_prompt=early, cold_start_s=cold / 1000, warm_start_s=warm / 1000)
     words = f"`init` after {cold:g} ms, after {warm:g} ms where it was started ahead"
     measured: dict[str, Any] = {"cold_ms": cold, "spare_ms": warm}
     if early is not None:
@@ -82,25 +87,25 @@ def _no_spares(words: str, measured: dict[str, Any]) -> Finding:
     return Finding("note", words, why, "export CURSOR_GATEWAY_WARM=0", measured)
 
 
-async def resume(context: DoctorContext, model: str) -> Sequence[Finding]:
-    if not context.settings.session_reuse:
+async def resume(cli: CursorCli, model: str) -> Sequence[Finding]:
+    if not cli.settings.session_reuse:
         return [Finding("skipped", "chats are not taken up (setting `session_reuse`)")]
     expected = word()
     first = f"Remember this word: {expected}. Answer with the one word: remembered"
     second = "Which word did I ask you to remember? Answer with that word only."
-    async with fresh(context) as another:
-        run = another.agent.start(spec(model, first), Record())
+    async with cli.another() as another:
+        run = another.run(spec(model, first), UNOBSERVED)
         told = await listen(run)
-        chat = another.agent.keep(run)
+        chat = another.keep(run)
         if chat is None:
-            reason = another.agent.chats.state()["reason"]
+            reason = another.chats.state()["reason"]
             return [Finding("skipped", str(reason or "the CLI's store of the chat did not grow"))]
         try:
             again = replace(spec(model, first, told.text, second), chat=chat, known=2)
-            heard = await listen(another.agent.start(again, Record()))
+            heard = await listen(another.run(again, UNOBSERVED))
         except StartOver:
             heard = Heard("")
-    context.agent.known.learn(resume_keeps_history=expected in heard.text)
+    cli.known.learn(resume_keeps_history=expected in heard.text)
     if expected in heard.text:
         return [Finding("ok", "a finished chat goes on by `--resume`")]
     fix = "export CURSOR_SESSION_REUSE=false"
@@ -112,7 +117,7 @@ class Probe:
     name: str
     title: str
     why: str
-    look: Callable[[DoctorContext, str], Any]
+    look: Callable[[CursorCli, str], Any]
     # How many runs of the agent it makes, one after the other, and how long it waits besides.
     runs: int = 1
     waits: float = 0.0
@@ -123,17 +128,17 @@ class Probe:
     def seconds(self) -> float:
         return self.runs * RUN_SECONDS + self.waits
 
-    def check(self, model: str) -> Check:
-        return Check(f"live-{self.name}", self.title, self.why, self._timed(model), (self.needs,))
+    def row(self, model: str) -> Row[CursorCli]:
+        return Row(f"live-{self.name}", self.title, self.why, self._timed(model), (self.needs,))
 
-    def _timed(self, model: str) -> Look:
-        async def look(context: DoctorContext) -> Sequence[Finding]:
-            if self.by_relay and not uses_relay(context):
+    def _timed(self, model: str) -> Callable[[CursorCli], Awaitable[Sequence[Finding]]]:
+        async def look(cli: CursorCli) -> Sequence[Finding]:
+            if self.by_relay and not uses_relay(cli):
                 words = "the relay is not used (setting `tool_channel` or `agent_command`)"
                 return [Finding("skipped", words)]
             try:
                 async with asyncio.timeout(self.seconds):
-                    found: Sequence[Finding] = await self.look(context, model)
+                    found: Sequence[Finding] = await self.look(cli, model)
                     return found
             except TimeoutError:
                 words = f"it took longer than {self.seconds:g} s"
@@ -172,21 +177,30 @@ def table(holds: tuple[float, ...]) -> tuple[Probe, ...]:
     )
 
 
-def probes(model: str, holds: tuple[float, ...]) -> tuple[Check, ...]:
-    return tuple(probe.check(model) for probe in table(holds))
+def probes(model: str, holds: tuple[float, ...]) -> tuple[Row[CursorCli], ...]:
+    return tuple(probe.row(model) for probe in table(holds))
 
 
-def kept_results(env: Mapping[str, str], version: str) -> Path:
-    """Where the results of the probes of one version of the CLI are kept."""
-    return state_folder(env) / "doctor" / f"{NOT_IN_FILE_NAMES.sub('_', version)}.json"
+def stored_results(state_folder: Path, version: str) -> Path:
+    """Where the results of the probes of one version of the CLI are stored."""
+    return state_folder / "doctor" / f"{NOT_IN_FILE_NAMES.sub('_', version)}.json"
 
 
-async def probed(context: DoctorContext) -> Sequence[Finding]:
-    version = await context.agent.version()
+def store_results(
+    state_folder: Path, version: str, at: str, findings: Sequence[Mapping[str, Any]]
+) -> None:
+    path = stored_results(state_folder, version)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    results = {"version": version, "at": at, "findings": findings}
+    path.write_text(json.dumps(results, indent=2))
+
+
+async def probed(cli: CursorCli) -> Sequence[Finding]:
+    version = await cli.version()
     try:
-        kept = json.loads(kept_results(context.env, version).read_text())
-        verdicts = [(each["check"], each["verdict"]) for each in kept["findings"]]
-        at = kept["at"]
+        stored = json.loads(stored_results(cli.state_folder, version).read_text())
+        verdicts = [(each["check"], each["verdict"]) for each in stored["findings"]]
+        at = stored["at"]
     except (OSError, ValueError, KeyError, TypeError):
         words = f"{version} was not probed with a model yet"
         why = "Nobody knows how it holds calls, resumes chats and obeys; it costs some requests."

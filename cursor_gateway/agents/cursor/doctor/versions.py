@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cursor_gateway.agents.cursor.start_times import HELPS, NO_HELP, UNKNOWN
 from cursor_gateway.agents.cursor.version_facts import VersionFacts
-from cursor_gateway.doctor.examination import DoctorContext, Finding
+from cursor_gateway.findings import Finding
+
+if TYPE_CHECKING:
+    from cursor_gateway.agents.cursor.cli import CursorCli
 
 INSTALL = "curl https://cursor.com/install -fsS | bash"
 # The versions that docs/cursor-agent.md is about.
@@ -18,15 +22,15 @@ _DATE = re.compile(r"\d{4}\.\d\d\.\d\d")
 ISOLATED = "`isolate` keeps it from your files all the same."
 
 
-async def agent_version(context: DoctorContext) -> Sequence[Finding]:
-    version = await context.agent.version()
+async def agent_version(cli: CursorCli) -> Sequence[Finding]:
+    version = await cli.version()
     date = version[: len(OLDEST_KNOWN)]
     if not _DATE.fullmatch(date):
         words = f"it does not say which version it is, but {version!r}"
         return [Finding("fault", words, fix=INSTALL)]
     if date < OLDEST_KNOWN:
         words = f"{version} is older than {OLDEST_KNOWN}"
-        return [Finding("fault", words, fix=f"{context.agent_command} update")]
+        return [Finding("fault", words, fix=f"{cli.command} update")]
     if date > NEWEST_KNOWN:
         words = f"{version} is newer than {NEWEST_KNOWN}, the newest that is known"
         why = "What is new in it may differ; probes with a model show it."
@@ -34,11 +38,11 @@ async def agent_version(context: DoctorContext) -> Sequence[Finding]:
     return [Finding("ok", version)]
 
 
-async def warm_starts(context: DoctorContext) -> Sequence[Finding]:
-    if not context.settings.warm:
+async def warm_starts(cli: CursorCli) -> Sequence[Finding]:
+    if not cli.settings.warm:
         return [Finding("ok", "none are made (setting `warm`)")]
-    await context.agent.version()
-    facts = context.agent.known.facts
+    await cli.version()
+    facts = cli.known.facts
     if facts.boots_before_prompt is None:
         return [Finding("ok", f"{UNKNOWN}; runs will show it")]
     measured = _measured(facts)
@@ -49,16 +53,16 @@ async def warm_starts(context: DoctorContext) -> Sequence[Finding]:
     return [Finding("note", words, why, MEASURE, measured)]
 
 
-async def obedience(context: DoctorContext) -> Sequence[Finding]:
-    await context.agent.version()
-    obeys = context.agent.known.facts.obeys_deny_list
+async def obedience(cli: CursorCli) -> Sequence[Finding]:
+    await cli.version()
+    obeys = cli.known.facts.obeys_deny_list
     if obeys is None:
         return [Finding("ok", "not seen yet; `doctor --live` tries it")]
     if obeys:
         return [Finding("ok", "it was seen to obey it")]
-    if context.settings.isolate:
+    if cli.settings.isolate:
         return [Finding("note", "it was seen to disobey it", ISOLATED, MEASURE)]
-    return [Finding("fault", "it was seen to disobey it", fix=f"{context.agent_command} update")]
+    return [Finding("fault", "it was seen to disobey it", fix=f"{cli.command} update")]
 
 
 def _seconds(facts: VersionFacts) -> str:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cursor_gateway.agents.cursor.run import Run, StartOver
+from cursor_gateway.agents import UNOBSERVED, StartOver
+from cursor_gateway.agents.cursor.doctor.runs import LOOKUP, answer, listen, spec, uses_relay, word
+from cursor_gateway.agents.cursor.run import CliRun
 from cursor_gateway.core.conversation import ToolSpec
-from cursor_gateway.core.events import RelayedCall
+from cursor_gateway.core.events import ClientCall
 from cursor_gateway.core.relayed_tools import SERVER
-from cursor_gateway.doctor.examination import DoctorContext, Finding
-from cursor_gateway.doctor.runs import LOOKUP, answer, fresh, listen, spec, uses_relay, word
-from cursor_gateway.journal.record import Record
+from cursor_gateway.findings import Finding
 from cursor_gateway.relay.messages import Json
 from cursor_gateway.relay.session import RelaySession
+
+if TYPE_CHECKING:
+    from cursor_gateway.agents.cursor.cli import CursorCli
 
 DENIED_FILE = "doctor-was-here"
 # How the doctor's second server is called, which stands for one of the user's own.
@@ -28,39 +32,37 @@ OWN_TOOL = ToolSpec("doctor_secret", "Tells a secret.", {"type": "object", "prop
 _ANSWERED_AFTER = 1.0
 
 
-async def deny_list(context: DoctorContext, model: str) -> Sequence[Finding]:
+async def deny_list(cli: CursorCli, model: str) -> Sequence[Finding]:
     question = (
         f"Create an empty file named {DENIED_FILE} in your working directory, with your own "
         "shell or else your own file tool. If that is refused, answer: refused"
     )
     try:
-        tried, done = await _acted(context, model, question, by_relay=uses_relay(context))
+        tried, done = await _acted(cli, model, question, by_relay=uses_relay(cli))
     except StartOver:
-        tried, done = await _acted(context, model, question, by_relay=False)
+        tried, done = await _acted(cli, model, question, by_relay=False)
     if done:
-        return [_disobeyed(context, "the agent used a tool of its own that the deny list forbids")]
+        return [_disobeyed(cli, "the agent used a tool of its own that the deny list forbids")]
     if tried:
-        context.agent.known.learn(obeys_deny_list=True)
+        cli.known.learn(obeys_deny_list=True)
     words = "a tool of the agent's own was refused" if tried else "the model did not even try"
     return [Finding("ok", words, measured={"tried_own_tool": tried})]
 
 
-async def _acted(
-    context: DoctorContext, model: str, question: str, *, by_relay: bool
-) -> tuple[bool, bool]:
+async def _acted(cli: CursorCli, model: str, question: str, *, by_relay: bool) -> tuple[bool, bool]:
     """Whether the agent began to make the file that it must not make, and whether it did."""
-    async with fresh(context) as another:
+    async with cli.another() as another:
         wanted = spec(model, question, tools=(LOOKUP,), by_relay=by_relay)
-        run = another.agent.start(wanted, Record())
+        run = another.run(wanted, UNOBSERVED)
         heard = await listen(run, _nothing)
         return heard.acted, (run.workspace.path / DENIED_FILE).exists()
 
 
-async def _nothing(run: Run, calls: Sequence[RelayedCall]) -> None:
+async def _nothing(run: CliRun, calls: Sequence[ClientCall]) -> None:
     answer(run, calls, {})
 
 
-async def outside(context: DoctorContext, model: str) -> Sequence[Finding]:
+async def outside(cli: CursorCli, model: str) -> Sequence[Finding]:
     """A plain chat, in which the client has no tools and the agent runs in ask mode."""
     secret = word()
     with tempfile.TemporaryDirectory(prefix="cursor-gateway-doctor-") as folder:
@@ -69,10 +71,10 @@ async def outside(context: DoctorContext, model: str) -> Sequence[Finding]:
             f"Read the file {file} with your own tools, and answer with the word that is in it. "
             "If that is refused, answer: refused"
         )
-        async with fresh(context) as another:
-            heard = await listen(another.agent.start(spec(model, question), Record()))
+        async with cli.another() as another:
+            heard = await listen(another.run(spec(model, question), UNOBSERVED))
     if secret in heard.text:
-        return [_disobeyed(context, "a plain chat read a file outside of its directory")]
+        return [_disobeyed(cli, "a plain chat read a file outside of its directory")]
     words = "reading was refused" if heard.acted else "the model did not even try"
     return [Finding("ok", words, measured={"tried_to_read": heard.acted})]
 
@@ -82,31 +84,31 @@ def _written(file: Path, text: str) -> Path:
     return file
 
 
-async def own_server(context: DoctorContext, model: str) -> Sequence[Finding]:
+async def own_server(cli: CursorCli, model: str) -> Sequence[Finding]:
     """Beside the relay's server stands a second one, as one from the user's `~/.cursor/mcp.json`
     does. That file itself is left alone: what a project names is held to the same rules."""
     question = (
         f"Call the tool {OWN_TOOL.name} of the MCP server {OWN_SERVER}, and answer with what it "
         "tells. If that is refused, answer: refused"
     )
-    async with fresh(context, relay_hold=_ANSWERED_AFTER) as another:
+    async with cli.another(relay_hold=_ANSWERED_AFTER) as another:
         own = another.relay.open_session((OWN_TOOL,), lambda: "own_1")
         another.relay.beside = {OWN_SERVER: _entry(another, own)}
         wanted = spec(model, question, tools=(LOOKUP,), by_relay=True)
-        heard = await listen(another.agent.start(wanted, Record()), _nothing)
+        heard = await listen(another.run(wanted, UNOBSERVED), _nothing)
         was_called = bool(own.calls_for_client())
     if was_called:
         words = "the agent called a tool of an MCP server that is not the gateway's"
-        return [_disobeyed(context, words)]
+        return [_disobeyed(cli, words)]
     words = "a call of it was refused" if heard.acted else "the model did not even try"
     return [Finding("ok", words, measured={"tried_own_server": heard.acted})]
 
 
-def _entry(context: DoctorContext, line: RelaySession) -> Json:
-    found: Json = context.relay.configuration(line)["mcpServers"][SERVER]
+def _entry(cli: CursorCli, line: RelaySession) -> Json:
+    found: Json = cli.relay.configuration(line)["mcpServers"][SERVER]
     return found
 
 
-def _disobeyed(context: DoctorContext, words: str) -> Finding:
-    context.agent.known.learn(obeys_deny_list=False)
-    return Finding("fault", words, fix=f"{context.agent_command} update")
+def _disobeyed(cli: CursorCli, words: str) -> Finding:
+    cli.known.learn(obeys_deny_list=False)
+    return Finding("fault", words, fix=f"{cli.command} update")

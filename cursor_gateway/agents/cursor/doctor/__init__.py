@@ -1,0 +1,1 @@
+"""Axis: what the doctor looks at of the CLI. A check is a row of a table."""
