@@ -132,7 +132,7 @@ async def isolated(context: DoctorContext) -> Sequence[Finding]:
 
 def _without(setting: str, env: Mapping[str, str]) -> str:
     """The command that takes a setting back, where it was made."""
-    variable = FIELDS[setting].metadata["env"]
+    variable = FIELDS[setting].env
     return f"unset {variable}" if env.get(variable) else f"{EDITOR} {_quoted(config_file(env))}"
 
 
