@@ -1,5 +1,7 @@
 """Settings: one table that feeds the flags, the environment, the file and docs/configuration.md.
 
+A row says everything about its setting: default, variable, help, limits with their unit, choices,
+whether it is secret and whether a running gateway takes it over on SIGHUP.
 Precedence: flag, environment, file, default. Each value remembers where it came from.
 """
 
@@ -22,6 +24,7 @@ class Limits:
 
     least: float
     most: float
+    unit: str = ""
     # Whether `least` itself is too little.
     is_open: bool = False
 
@@ -38,10 +41,39 @@ class Limits:
 
 # What is longer is no time-out, and may be no number that can be counted with.
 _TEN_YEARS = 10 * 365 * 86_400
-_SECONDS = Limits(0, _TEN_YEARS, is_open=True)
-_SECONDS_OR_NONE = Limits(0, _TEN_YEARS)
+_SECONDS = Limits(0, _TEN_YEARS, "seconds", is_open=True)
+_SECONDS_OR_NONE = Limits(0, _TEN_YEARS, "seconds")
+_MILLISECONDS = Limits(1, _TEN_YEARS * 1000, "milliseconds")
+_MEGABYTES = Limits(1, 10**9, "megabytes")
+_MEGABYTES_OR_NONE = Limits(0, 10**9, "megabytes")
 _COUNT = Limits(1, 10**9)
 _COUNT_OR_NONE = Limits(0, 10**9)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table."""
+
+    default: Any
+    env: str
+    help: str
+    limits: Limits | None
+    choices: tuple[str, ...]
+    secret: bool
+    # Whether a running gateway takes it over on SIGHUP. The rest is bound to what was started with
+    # it: the socket, the slots, the agent and its directories.
+    reloads: bool
+    # Both come from the field of `Settings`: `port`, and its type as it is written there, `int`.
+    name: str = ""
+    kind: str = ""
+
+    @property
+    def flag(self) -> str:
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def unit(self) -> str:
+        return self.limits.unit if self.limits else ""
 
 
 def setting(
@@ -50,20 +82,15 @@ def setting(
     help: str,
     limits: Limits | None = None,
     *,
+    choices: tuple[str, ...] = (),
     secret: bool = False,
-    choices: str = "",
+    reloads: bool = False,
 ) -> Any:
     """`limits` is for numbers, and each of them has some."""
-    metadata = {
-        "env": env,
-        "help": help,
-        "limits": limits,
-        "secret": secret,
-        "choices": tuple(choices.split()),
-    }
+    row = {"row": Setting(default, env, help, limits, choices, secret, reloads)}
     if isinstance(default, dict):
-        return field(default_factory=dict, metadata=metadata)
-    return field(default=default, metadata=metadata)
+        return field(default_factory=dict, metadata=row)
+    return field(default=default, metadata=row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +109,31 @@ class Settings:
         "CURSOR_GATEWAY_API_KEY",
         "Key that clients must send to the gateway, as `Authorization: Bearer` or `x-api-key`.",
         secret=True,
+        reloads=True,
     )
     allowed_hosts: tuple[str, ...] = setting(
         (),
         "CURSOR_GATEWAY_ALLOWED_HOSTS",
         "Names besides loopback under which clients may reach the gateway (the `Host` header).",
+        reloads=True,
     )
     cors_origins: tuple[str, ...] = setting(
         (),
         "CURSOR_GATEWAY_CORS_ORIGINS",
         "Origins of web pages besides loopback that may use the gateway, such as `https://chat.example.com`.",
+        reloads=True,
     )
     max_body_mb: int = setting(
         64,
         "CURSOR_GATEWAY_MAX_BODY_MB",
         "Largest request body, in megabytes; all at once may have four times as much.",
-        _COUNT,
+        _MEGABYTES,
+    )
+    agent: str = setting(
+        "cli",
+        "CURSOR_GATEWAY_AGENT",
+        "Who answers: `cli` is Cursor's print CLI, `demo` the built-in demo agent.",
+        choices=("cli", "demo"),
     )
     agent_executable: str = setting(
         "",
@@ -113,13 +149,13 @@ class Settings:
         "off",
         "CURSOR_GATEWAY_DEMO",
         "Answer from the built-in demo agent: `on`, or `if-missing` without a `cursor-agent`.",
-        choices="off on if-missing",
+        choices=("off", "on", "if-missing"),
     )
     agent_mode: str = setting(
         "ask",
         "CURSOR_GATEWAY_AGENT_MODE",
         "In a `workspace`, with `ask` the agent reads; with `agent` it may edit files there, too.",
-        choices="ask agent",
+        choices=("ask", "agent"),
     )
     workspace: str = setting(
         "",
@@ -141,12 +177,13 @@ class Settings:
         "CURSOR_GATEWAY_TRANSCRIPTS",
         "What becomes of the transcripts that Cursor's CLI keeps on disk of our runs: `remove`, "
         "or `keep`.",
-        choices="remove keep",
+        choices=("remove", "keep"),
     )
     aliases: Mapping[str, str] = setting(
         {},
         "CURSOR_GATEWAY_ALIASES",
         "Other names for models: `fast=composer-2.5-fast,best=claude-opus-5-thinking-high`.",
+        reloads=True,
     )
     slots: int = setting(
         10,
@@ -196,36 +233,40 @@ class Settings:
         "CURSOR_GATEWAY_KEEP_ALIVE",
         "Seconds of silence after which a stream gets an SSE comment.",
         _SECONDS,
+        reloads=True,
     )
     heartbeat: float = setting(
         120.0,
         "CURSOR_GATEWAY_HEARTBEAT",
         "Seconds of silence after which a stream gets an empty event, as some ignore comments.",
         _SECONDS,
+        reloads=True,
     )
     shutdown_grace: float = setting(
         10.0,
         "CURSOR_GATEWAY_SHUTDOWN_GRACE",
         "Seconds that running answers get to finish after the first Ctrl-C or SIGTERM.",
         _SECONDS_OR_NONE,
+        reloads=True,
     )
     shutdown_delay: float = setting(
         0.0,
         "CURSOR_GATEWAY_SHUTDOWN_DELAY",
         "Seconds before that in which it still serves but `/health` says 503, for a balancer.",
         _SECONDS_OR_NONE,
+        reloads=True,
     )
     max_prompt_mb: int = setting(
         32,
         "CURSOR_GATEWAY_MAX_PROMPT_MB",
         "Longest conversation, as the agent reads it, in megabytes; more is refused, never cut.",
-        _COUNT,
+        _MEGABYTES,
     )
     kept_responses_mb: int = setting(
         64,
         "CURSOR_GATEWAY_KEPT_RESPONSES_MB",
         "Megabytes of finished Responses kept in memory, for `previous_response_id`; 0 keeps none.",
-        _COUNT_OR_NONE,
+        _MEGABYTES_OR_NONE,
     )
     tool_loop_max_repeat: int = setting(
         2,
@@ -238,7 +279,7 @@ class Settings:
         "CURSOR_GATEWAY_TOOL_CHANNEL",
         "How the model calls the client's tools: `relay` (over MCP, the agent waits for the "
         "result), `text` (in its answer), or `auto`: the relay where the agent uses it.",
-        choices="auto relay text",
+        choices=("auto", "relay", "text"),
     )
     relay_hold: float = setting(
         50.0,
@@ -304,7 +345,7 @@ class Settings:
         50,
         "CURSOR_GATEWAY_JOURNAL_MB",
         "Megabytes that the journal of requests may take on disk, in all; 0 writes none.",
-        _COUNT_OR_NONE,
+        _MEGABYTES_OR_NONE,
     )
     record_prompts: bool = setting(
         False,
@@ -315,13 +356,19 @@ class Settings:
         15000,
         "CURSOR_ACP_AUTH_CHECK_TIMEOUT",
         "Milliseconds that `cursor-agent status` may take.",
-        Limits(1, _TEN_YEARS * 1000),
+        _MILLISECONDS,
     )
     debug: bool = setting(
-        False, "CURSOR_DEBUG", "Log in detail. Prompts and secrets stay out of it."
+        False,
+        "CURSOR_DEBUG",
+        "Log in detail. Prompts and secrets stay out of it.",
+        reloads=True,
     )
     timing: bool = setting(
-        False, "CURSOR_TIMING", "Log for each answer when its first word came and when it ended."
+        False,
+        "CURSOR_TIMING",
+        "Log for each answer when its first word came and when it ended.",
+        reloads=True,
     )
 
     @property
@@ -329,19 +376,20 @@ class Settings:
         return is_loopback(self.host)
 
 
-FIELDS: Mapping[str, dataclasses.Field[Any]] = {f.name: f for f in dataclasses.fields(Settings)}
+FIELDS: Mapping[str, Setting] = {
+    each.name: dataclasses.replace(each.metadata["row"], name=each.name, kind=str(each.type))
+    for each in dataclasses.fields(Settings)
+}
 
-# What a running gateway takes over on SIGHUP. The rest is bound to what was started with it: the
-# socket, the slots, the agent and its directories.
-RELOADED = (
-    *("api_key", "allowed_hosts", "cors_origins", "aliases", "keep_alive", "heartbeat"),
-    *("shutdown_grace", "shutdown_delay", "debug", "timing"),
-)
+# Variables of ours that are no settings: the file's place, and the mark of each process of a run,
+# in which somebody may start a gateway of their own.
+CONFIG_VARIABLE = "CURSOR_GATEWAY_CONFIG"
+NO_SETTINGS = (CONFIG_VARIABLE, "CURSOR_GATEWAY_RUN")
 
 
 def shown(name: str, value: Any) -> str:
     """A value as people may see it."""
-    if FIELDS[name].metadata["secret"]:
+    if FIELDS[name].secret:
         return "***" if value else ""
     if isinstance(value, Mapping):
         return ",".join(f"{key}={target}" for key, target in value.items())

@@ -15,12 +15,16 @@ from typing import Any
 from cursor_gateway.findings import EDITOR
 from cursor_gateway.foreign_files import MAX_BYTES
 from cursor_gateway.redaction import OUTGOING, named_secrets, secrets_in_address, secrets_in_command
-from cursor_gateway.settings import FIELDS, RELOADED, Settings, SettingsError
+from cursor_gateway.settings import (
+    CONFIG_VARIABLE,
+    FIELDS,
+    NO_SETTINGS,
+    Setting,
+    Settings,
+    SettingsError,
+)
 
 _PREFIX = "CURSOR_GATEWAY_"
-# Variables of ours that are no settings: the file's place, and the mark of each process of a run,
-# in which somebody may start a gateway of their own.
-_NO_SETTINGS = ("CURSOR_GATEWAY_CONFIG", "CURSOR_GATEWAY_RUN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,11 @@ def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = N
         if name not in FIELDS:
             raise SettingsError(f"There is {_no_setting(name)}")
     path = file or config_file(env)
-    written = _read(path, required=file is not None or bool(env.get("CURSOR_GATEWAY_CONFIG")))
+    written = _read(path, required=file is not None or bool(env.get(CONFIG_VARIABLE)))
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for name, spec in FIELDS.items():
-        variable = spec.metadata["env"]
+        variable = spec.env
         if flags.get(name) is not None:
             value, origin = flags[name], "flag"
         elif env.get(variable):
@@ -70,15 +74,15 @@ def _secrets(settings: Settings, env: Mapping[str, str]) -> Iterator[str]:
 def reloaded(running: Settings, fresh: Settings) -> tuple[Settings, list[str]]:
     """What a running gateway goes on with, and which changed settings need a restart."""
     changed = [name for name in FIELDS if getattr(running, name) != getattr(fresh, name)]
-    taken = {name: getattr(fresh, name) for name in changed if name in RELOADED}
+    taken = {name: getattr(fresh, name) for name in changed if FIELDS[name].reloads}
     settings = dataclasses.replace(running, **taken)
     # Again: the key may have gone from a file whose new host would not need one.
     _check(settings, {})
-    return settings, [name for name in changed if name not in RELOADED]
+    return settings, [name for name in changed if not FIELDS[name].reloads]
 
 
 def config_file(env: Mapping[str, str]) -> Path:
-    if named := env.get("CURSOR_GATEWAY_CONFIG"):
+    if named := env.get(CONFIG_VARIABLE):
         return Path(named)
     base = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", ""), ".config")  # noqa: PTH118
     return Path(base) / "cursor-gateway" / "config.toml"
@@ -86,7 +90,7 @@ def config_file(env: Mapping[str, str]) -> Path:
 
 def undo_command(setting: str, env: Mapping[str, str]) -> str:
     """The command that takes a setting back, where it was made."""
-    variable = FIELDS[setting].metadata["env"]
+    variable = FIELDS[setting].env
     file = shlex.quote(str(config_file(env)))
     return f"unset {variable}" if env.get(variable) else f"{EDITOR} {file}"
 
@@ -118,29 +122,27 @@ def _no_setting(name: str) -> str:
 
 
 def _check_names(env: Mapping[str, str]) -> None:
-    known = {spec.metadata["env"] for spec in FIELDS.values()}.union(_NO_SETTINGS)
+    known = {spec.env for spec in FIELDS.values()}.union(NO_SETTINGS)
     for name in env:
         if name.startswith(_PREFIX) and name not in known:
             setting = name.removeprefix(_PREFIX).lower()
             near = difflib.get_close_matches(setting, FIELDS, n=1)
-            suggestion = f" Did you mean {FIELDS[near[0]].metadata['env']}?" if near else ""
+            suggestion = f" Did you mean {FIELDS[near[0]].env}?" if near else ""
             raise SettingsError(f"There is no setting by that name (env {name}).{suggestion}")
 
 
-def _convert(spec: dataclasses.Field[Any], value: Any, origin: str) -> Any:
+def _convert(spec: Setting, value: Any, origin: str) -> Any:
     try:
-        converted = _CONVERTERS[str(spec.type)](value)
+        converted = _CONVERTERS[spec.kind](value)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        kind = _KINDS[str(spec.type)]
+        kind = _KINDS[spec.kind]
         raise SettingsError(f"{spec.name} ({origin}) must be {kind}, not {value!r}.") from None
-    limits = spec.metadata["limits"]
+    limits = spec.limits
     if limits and not limits.allow(converted):
         raise SettingsError(f"{spec.name} ({origin}) must be {limits}, not {converted}.")
-    choices = spec.metadata["choices"]
-    if choices and converted not in choices:
-        raise SettingsError(
-            f"{spec.name} ({origin}) must be one of {', '.join(choices)}, not {value!r}."
-        )
+    if spec.choices and converted not in spec.choices:
+        choices = ", ".join(spec.choices)
+        raise SettingsError(f"{spec.name} ({origin}) must be one of {choices}, not {value!r}.")
     return converted
 
 

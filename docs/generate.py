@@ -19,7 +19,7 @@ from cursor_gateway.dialects.error_status import HABITS, SDKS, SHOWN, Habit
 from cursor_gateway.doctor.checks import CHECKS
 from cursor_gateway.doctor.probes import probes
 from cursor_gateway.journal.metrics import FAMILIES, PREFIX
-from cursor_gateway.settings import FIELDS, RELOADED, Settings, shown
+from cursor_gateway.settings import FIELDS, Setting, shown
 from docs.symptoms import GROUPS, Symptom
 
 DOCS = Path(__file__).parent
@@ -27,24 +27,23 @@ NOTICE = "<!-- Written by `make docs` from the program itself; edit docs/generat
 
 
 def configuration() -> str:
-    defaults = Settings()
-    sections = []
-    for name, spec in FIELDS.items():
-        value = shown(name, getattr(defaults, name))
-        choices = spec.metadata["choices"]
-        facts = [
-            f"- flag of `serve`: `--{name.replace('_', '-')}`",
-            f"- environment: `{spec.metadata['env']}`",
-            f"- default: `{value}`" if value else "- default: not set",
-        ]
-        if limits := spec.metadata["limits"]:
-            facts.append(f"- {limits}")
-        if choices:
-            facts.append(f"- one of: {', '.join(f'`{choice}`' for choice in choices)}")
-        if name in RELOADED:
-            facts.append("- taken over on SIGHUP")
-        sections.append(f"## {name}\n\n{spec.metadata['help']}\n\n" + "\n".join(facts))
-    return "\n\n".join([_CONFIGURATION_HEAD, *sections]) + "\n"
+    return "\n\n".join([_CONFIGURATION_HEAD, *map(_setting_section, FIELDS.values())]) + "\n"
+
+
+def _setting_section(spec: Setting) -> str:
+    value = shown(spec.name, spec.default)
+    facts = [
+        f"- flag of `serve`: `{spec.flag}`",
+        f"- environment: `{spec.env}`",
+        f"- default: `{value}`" if value else "- default: not set",
+    ]
+    if spec.limits:
+        facts.append(f"- {spec.limits} {spec.unit}".rstrip())
+    if spec.choices:
+        facts.append(f"- one of: {', '.join(f'`{choice}`' for choice in spec.choices)}")
+    if spec.reloads:
+        facts.append("- taken over on SIGHUP")
+    return f"## {spec.name}\n\n{spec.help}\n\n" + "\n".join(facts)
 
 
 _CONFIGURATION_HEAD = f"""\

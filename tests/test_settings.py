@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cursor_gateway.settings import FIELDS, Settings, SettingsError, shown
+from cursor_gateway.processes import tree
+from cursor_gateway.settings import FIELDS, Setting, Settings, SettingsError, shown
 from cursor_gateway.settings_sources import config_file, load
 
 
@@ -95,7 +94,7 @@ def test_a_variable_that_looks_like_ours_and_is_not_is_refused(name: str, compla
 
 
 def test_our_variables_that_are_no_settings_are_let_be() -> None:
-    load({}, {"CURSOR_GATEWAY_RUN": "x", "_CURSOR_GATEWAY_COMPLETE": "bash_source"})
+    load({}, {tree.MARK: "x", "_CURSOR_GATEWAY_COMPLETE": "bash_source"})
 
 
 def test_the_file_is_looked_for_where_files_of_its_kind_lie(tmp_path: Path) -> None:
@@ -106,25 +105,40 @@ def test_the_file_is_looked_for_where_files_of_its_kind_lie(tmp_path: Path) -> N
         load({}, {}, tmp_path / "missing")
 
 
-NUMBERS = [spec for spec in FIELDS.values() if spec.type in ("int", "float")]
+NUMBERS = [spec for spec in FIELDS.values() if spec.kind in ("int", "float")]
 
 
 @pytest.mark.parametrize("spec", NUMBERS, ids=lambda spec: spec.name)
 def test_a_number_out_of_range_is_refused_wherever_it_comes_from(
-    tmp_path: Path, spec: dataclasses.Field[Any]
+    tmp_path: Path, spec: Setting
 ) -> None:
-    limits, file = spec.metadata["limits"], tmp_path / "c.toml"
-    too_much = ["-5", str(limits.most * 2)] + (["nan", "inf", "-inf"] * (spec.type == "float"))
+    limits, file = spec.limits, tmp_path / "c.toml"
+    assert limits is not None
+    too_much = ["-5", str(limits.most * 2)] + (["nan", "inf", "-inf"] * (spec.kind == "float"))
     for number in too_much:
         said = re.escape(f"must be {limits}, not {float(number) if '.' in number else number}")
         file.write_text(f"{spec.name} = {number}")
         with pytest.raises(SettingsError, match=rf"^{spec.name} \(flag\) must be "):
             load({spec.name: number}, {})
-        with pytest.raises(SettingsError, match=rf"^{spec.name} \(env {spec.metadata['env']}\) "):
-            load({}, {spec.metadata["env"]: number})
+        with pytest.raises(SettingsError, match=rf"^{spec.name} \(env {spec.env}\) "):
+            load({}, {spec.env: number})
         with pytest.raises(SettingsError, match=rf"^{spec.name} \(file .*{said}"):
             load({}, {}, file)
     assert limits.allow(spec.default)
+
+
+def test_times_and_sizes_have_a_unit_and_counts_have_none() -> None:
+    units = {spec.name: spec.unit for spec in NUMBERS}
+    assert all(units[spec.name] == "seconds" for spec in NUMBERS if spec.kind == "float")
+    assert (units["journal_mb"], units["auth_check_timeout_ms"]) == ("megabytes", "milliseconds")
+    assert (units["slots"], units["port"]) == ("", "")
+
+
+def test_who_answers_is_chosen_by_name() -> None:
+    assert load({}, {}).settings.agent == "cli"
+    assert load({}, {"CURSOR_GATEWAY_AGENT": "demo"}).settings.agent == "demo"
+    with pytest.raises(SettingsError, match=r"agent .* must be one of cli, demo"):
+        load({"agent": "nobody"}, {})
 
 
 def test_the_ends_of_a_range_are_within_it() -> None:
@@ -135,9 +149,9 @@ def test_the_ends_of_a_range_are_within_it() -> None:
 
 
 def test_every_setting_has_a_name_of_its_own_and_a_sentence() -> None:
-    names = [spec.metadata["env"] for spec in FIELDS.values()]
+    names = [spec.env for spec in FIELDS.values()]
     assert len(set(names)) == len(names)
-    assert all(spec.metadata["help"].endswith(".") for spec in FIELDS.values())
+    assert all(spec.help.endswith(".") for spec in FIELDS.values())
     assert shown("debug", True) == "true"
     assert shown("api_key", "x") == "***" and shown("api_key", "") == ""
     assert Settings().is_loopback

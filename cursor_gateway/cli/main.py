@@ -35,7 +35,7 @@ from cursor_gateway.cli.terminal import (
     show_error,
 )
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.settings import FIELDS, Settings, SettingsError, shown
+from cursor_gateway.settings import FIELDS, Setting, Settings, SettingsError, shown
 from cursor_gateway.settings_sources import Loaded, load
 
 if TYPE_CHECKING:
@@ -75,23 +75,20 @@ def _run() -> int:
 def _option(name: str) -> Callable[[Any], Any]:
     """The flag for a setting, all of it from the table. `load` converts and checks its value."""
     spec = FIELDS[name]
-    flag = f"--{name.replace('_', '-')}"
-    text = f"{spec.metadata['help']} [env: {spec.metadata['env']}]"
+    text = f"{spec.help} [env: {spec.env}]"
     if name == "demo":
         return _demo_option
-    if spec.type == "bool":
-        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
-    if choices := spec.metadata["choices"]:
-        return click.option(flag, name, type=click.Choice(choices), help=text)
-    return click.option(flag, name, metavar=_METAVARS.get(str(spec.type), "TEXT"), help=text)
+    if spec.kind == "bool":
+        return click.option(f"{spec.flag}/--no-{spec.flag[2:]}", name, default=None, help=text)
+    if spec.choices:
+        return click.option(spec.flag, name, type=click.Choice(spec.choices), help=text)
+    return click.option(spec.flag, name, metavar=_metavar(spec), help=text)
 
 
-_METAVARS = {
-    "int": "NUMBER",
-    "float": "SECONDS",
-    "tuple[str, ...]": "A,B,…",
-    "Mapping[str, str]": "NAME=VALUE,…",
-}
+def _metavar(spec: Setting) -> str:
+    if spec.limits:
+        return spec.unit.upper() or "NUMBER"
+    return {"tuple[str, ...]": "A,B,…", "Mapping[str, str]": "NAME=VALUE,…"}.get(spec.kind, "TEXT")
 
 
 def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from cursor_gateway.cli.terminal import config_option, json_option, pass_on, print_json, say
+from cursor_gateway.settings import CONFIG_VARIABLE
 
 
 @contextmanager
@@ -39,9 +40,7 @@ def install(only_print: bool, config_file: Path | None) -> None:
     from cursor_gateway.settings_sources import load
 
     load({}, os.environ, config_file)  # better refused here than by a service that never starts
-    named = config_file or (
-        default_file(os.environ) if os.environ.get("CURSOR_GATEWAY_CONFIG") else None
-    )
+    named = config_file or (default_file(os.environ) if os.environ.get(CONFIG_VARIABLE) else None)
     with _told():
         keeper = services.keeper()
         wanted = services.wanted(config_file or default_file(os.environ), named, os.environ)

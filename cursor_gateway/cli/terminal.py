@@ -18,7 +18,7 @@ import click
 
 from cursor_gateway.core.visible import one_line, visible, visible_json
 from cursor_gateway.redaction import OUTGOING
-from cursor_gateway.settings import Settings
+from cursor_gateway.settings import CONFIG_VARIABLE, Settings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ def config_option(command: Callable[..., Any]) -> Callable[..., Any]:
         "--config",
         "config_file",
         type=click.Path(path_type=Path),
-        help="Configuration file. [env: CURSOR_GATEWAY_CONFIG]",
+        help=f"Configuration file. [env: {CONFIG_VARIABLE}]",
     )(command)
 
 

@@ -17,7 +17,7 @@ from cursor_gateway.core.conversation import (
     ToolSpec,
 )
 from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
-from cursor_gateway.core.turn import Turn
+from tests.core.driven import Driven
 
 NOTES = ToolSpec("mcp__notes__echo", "", {}, bridged=True)
 BASH = ToolSpec("bash", "", {})
@@ -28,18 +28,18 @@ def written(name: str, arguments: str = "{}") -> TextDelta:
     return TextDelta(f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>')
 
 
-def turn(**options: Any) -> Turn:
+def turn(**options: Any) -> Driven:
     asked = (Message("user", (Text("Hi"),)),)
     show = options.pop("show_activity", False)
     conversation = Conversation("auto", asked, tools=(NOTES, BASH), **options)
     new_id = (f"call_{number}" for number in itertools.count(1)).__next__
-    begun = Turn(conversation, max_repeat=1, new_id=new_id, show_activity=show)
+    begun = Driven(conversation, max_repeat=1, new_id=new_id, show_activity=show)
     begun.begin(conversation)
     return begun
 
 
-def execute(it: Turn, said: str = "fine") -> None:
-    it.executed([ToolResult(call.id, (Text(said),)) for call in it.errands])
+def execute(it: Driven, said: str = "fine") -> None:
+    it.executed([ToolResult(call.id, (Text(said),)) for call in it.bridged])
 
 
 def test_an_errand_interrupts_the_turn_and_its_result_is_asked_with() -> None:
@@ -47,8 +47,8 @@ def test_an_errand_interrupts_the_turn_and_its_result_is_asked_with() -> None:
     assert it.feed([written("mcp__notes__echo"), DONE]) == [
         AgentCall("call_1", "mcp__notes__echo", {})
     ]
-    assert [call.name for call in it.errands] == ["mcp__notes__echo"]
-    assert not it.wants_more and not it.over and it.ended_with_agent
+    assert [call.name for call in it.bridged] == ["mcp__notes__echo"]
+    assert it.bridged and not it.over
     execute(it)
     assert it.retry == (
         Message("assistant", (ToolCall("call_1", "mcp__notes__echo", "{}"),)),
@@ -64,9 +64,9 @@ def test_beside_a_clients_call_the_turn_ends_and_the_errand_is_still_to_do() -> 
     events = it.feed([written("mcp__notes__echo"), written("bash"), DONE])
     assert [event.name for event in events if isinstance(event, ToolCall)] == ["bash"]
     assert it.over
-    assert len(it.errands) == 1
+    assert len(it.bridged) == 1
     execute(it)
-    assert not it.retry and not it.errands
+    assert not it.retry and not it.bridged
 
 
 def test_errands_can_be_shown_as_thoughts() -> None:
@@ -101,7 +101,7 @@ def test_a_loop_of_errands_is_told_and_then_stopped() -> None:
         if it.over:
             break
         events = it.feed([written("mcp__notes__echo"), DONE])
-        if it.errands:
+        if it.bridged:
             execute(it, "same")
         it.begin(Conversation("auto", it.retry))
     assert isinstance(events[-1], Finished) and events[-1].loop is not None

@@ -18,7 +18,7 @@ from cursor_gateway.core.events import (
     ThinkingDelta,
 )
 from cursor_gateway.core.seams import Seams
-from cursor_gateway.core.turn import Turn
+from tests.core.driven import Driven
 
 DONE = AgentCallDone("read", {"path": "/x"}, {"success": {}})
 OWN: list[Event] = [AgentCall("1", "read", {"path": "/x"}), DONE]
@@ -31,7 +31,7 @@ def said(*events: Event, **limits: object) -> str:
         (Message("user", (Text("?"),)),),
         **limits,  # type: ignore[arg-type]
     )
-    turn = Turn(conversation, max_repeat=3, new_id=iter("abcdef").__next__)
+    turn = Driven(conversation, max_repeat=3, new_id=iter("abcdef").__next__)
     turn.begin(conversation)
     return "".join(e.text for e in turn.feed(events) if isinstance(e, TextDelta))
 

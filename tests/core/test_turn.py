@@ -18,17 +18,17 @@ from cursor_gateway.core.conversation import (
 )
 from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.core.limits import estimate_tokens
-from cursor_gateway.core.turn import Turn
+from tests.core.driven import Driven
 from cursor_gateway.errors import OutputInvalid
 
 ASKED = Conversation("auto", (Message("user", (Text("12345678"),)),))
 USAGE = Usage(100, 10, 5)
 
 
-def ask(**fields: object) -> Turn:
+def ask(**fields: object) -> Driven:
     ids = (f"call_{number}" for number in itertools.count(1))
     asked = dataclasses.replace(ASKED, **fields)  # type: ignore[arg-type]
-    begun = Turn(asked, max_repeat=2, new_id=lambda: next(ids))
+    begun = Driven(asked, max_repeat=2, new_id=lambda: next(ids))
     begun.begin(asked)
     return begun
 

@@ -18,27 +18,27 @@ from cursor_gateway.core.events import (
     Aside,
     Event,
     Finished,
-    RelayedCall,
+    ClientCall,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
-from cursor_gateway.core.turn import Turn
+from tests.core.driven import Driven
 
 BASH = ToolSpec(
     "bash",
     "",
     {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]},
 )
-LS = RelayedCall("call_a", "bash", {"command": "ls"})
-PWD = RelayedCall("call_b", "bash", {"command": "pwd"})
+LS = ClientCall("call_a", "bash", {"command": "ls"})
+PWD = ClientCall("call_b", "bash", {"command": "pwd"})
 
 
-def turn(*messages: Message, parallel: bool = True) -> Turn:
+def turn(*messages: Message, parallel: bool = True) -> Driven:
     asked = messages or (Message("user", (Text("Hi"),)),)
     conversation = Conversation("auto", asked, tools=(BASH,), parallel_calls=parallel)
     ids = itertools.count(1)
-    begun = Turn(conversation, max_repeat=1, new_id=lambda: f"new_{next(ids)}")
+    begun = Driven(conversation, max_repeat=1, new_id=lambda: f"new_{next(ids)}")
     begun.begin(conversation)
     return begun
 
@@ -55,7 +55,7 @@ def looping(times: int) -> tuple[Message, ...]:
 def test_a_burst_ends_the_turn_and_leaves_the_agent_waiting() -> None:
     it = turn()
     assert it.feed([TextDelta("Hm."), LS]) == [TextDelta("Hm.")]
-    assert it.restless and not it.leaves_agent_waiting
+    assert it.burst_open and not it.leaves_agent_waiting
     assert it.feed([PWD]) == []
     *calls, finished = it.feed([])
     assert [(call.id, call.name) for call in calls if isinstance(call, ToolCall)] == [
@@ -70,7 +70,7 @@ def test_an_aside_parts_words_and_nothing_else() -> None:
     it = turn()
     said = it.feed([TextDelta("Hm."), Aside(), TextDelta("Well."), LS, Aside()])
     assert said == [TextDelta("Hm."), TextDelta("\n\nWell.")]
-    assert it.restless and not it.over
+    assert it.burst_open and not it.over
 
 
 def test_what_comes_after_the_burst_is_for_the_next_turn() -> None:
@@ -82,11 +82,11 @@ def test_what_comes_after_the_burst_is_for_the_next_turn() -> None:
 
 def test_a_call_that_does_not_fit_is_answered_at_once() -> None:
     it = turn()
-    assert it.feed([RelayedCall("call_a", "bash", {"cmd": "ls"})]) == []
+    assert it.feed([ClientCall("call_a", "bash", {"cmd": "ls"})]) == []
     (reply,) = it.replies
     assert reply.id == "call_a" and reply.is_error
-    assert not it.over and not it.restless
-    it.feed([RelayedCall("call_b", "gone", {})])
+    assert not it.over and not it.burst_open
+    it.feed([ClientCall("call_b", "gone", {})])
     assert it.replies[1].id == "call_b"
 
 
@@ -95,7 +95,7 @@ def test_a_loop_is_told_in_the_same_run_and_stopped_when_it_goes_on() -> None:
     it.feed([LS])
     assert it.feed([]) == [] and not it.over and not it.retry
     assert [reply.id for reply in it.replies] == ["call_a"]
-    it.feed([RelayedCall("call_c", "bash", {"command": "ls"})])
+    it.feed([ClientCall("call_c", "bash", {"command": "ls"})])
     *_, finished = it.feed([])
     assert isinstance(finished, Finished) and finished.loop is not None
     assert it.over and not it.leaves_agent_waiting

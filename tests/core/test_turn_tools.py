@@ -28,7 +28,7 @@ from cursor_gateway.core.events import (
     ThinkingDelta,
     Usage,
 )
-from cursor_gateway.core.turn import Turn
+from tests.core.driven import Driven
 
 USAGE = Usage(10, 5)
 END = Finished("stop", USAGE)
@@ -39,10 +39,10 @@ CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_ca
 GARBLED = "<tool_call>\n{oops}\n</tool_call>"
 
 
-def turn(*messages: Message, **fields: Any) -> Turn:
+def turn(*messages: Message, **fields: Any) -> Driven:
     ids = (f"call_{number}" for number in itertools.count(1))
     asked = Conversation("auto", messages or (USER,), tools=(BASH,), **fields)
-    begun = Turn(asked, max_repeat=2, new_id=lambda: next(ids))
+    begun = Driven(asked, max_repeat=2, new_id=lambda: next(ids))
     begun.begin(asked)
     return begun
 
@@ -62,25 +62,25 @@ def text(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def again(a_turn: Turn) -> None:
+def again(a_turn: Driven) -> None:
     a_turn.begin(Conversation("auto", (USER, *a_turn.retry), tools=(BASH,)))
 
 
 def test_a_burst_is_handed_out_when_the_agent_falls_silent() -> None:
     subject = turn()
     assert subject.feed([TextDelta("Hm.\n"), shell("a"), shell("b")]) == [TextDelta("Hm.\n")]
-    assert subject.restless and subject.wants_more
+    assert subject.burst_open
     out = subject.feed([])
     assert out[:2] == [called(1, "a"), called(2, "b")]
     assert isinstance(out[2], Finished) and out[2].reason == "tool_calls"
-    assert subject.over and not subject.restless
+    assert subject.over and not subject.burst_open
     assert subject.feed([]) == []
 
 
 def test_silence_without_a_burst_changes_nothing() -> None:
     subject = turn()
     assert subject.feed([]) == []
-    assert subject.wants_more
+    assert not subject.over and not subject.retry
 
 
 def test_a_burst_ends_with_whatever_comes_after_it() -> None:
@@ -165,7 +165,7 @@ def test_calls_before_a_cut_are_calls() -> None:
 def test_a_run_that_mends_a_call_says_nothing_else() -> None:
     subject = turn()
     assert subject.feed([TextDelta("Hm.\n" + GARBLED), END]) == [TextDelta("Hm.\n")]
-    assert not subject.wants_more and not subject.over
+    assert subject.retry and not subject.over
     assert subject.feed([TextDelta("more")]) == []
     again(subject)
     out = subject.feed([TextDelta("Sorry.\n" + CALL), END])
@@ -259,7 +259,7 @@ def test_retries_for_different_reasons_add_up() -> None:
 
 def test_the_agents_own_activity_can_be_shown() -> None:
     asked = Conversation("auto", (USER,))
-    subject = Turn(asked, max_repeat=2, new_id=lambda: "c", show_activity=True)
+    subject = Driven(asked, max_repeat=2, new_id=lambda: "c", show_activity=True)
     subject.begin(asked)
     assert subject.feed([AgentCall("x", "read", {"n": 1, "path": "/a\nb"})]) == [
         ThinkingDelta("[read /a]\n")
