@@ -24,13 +24,14 @@ import orjson
 from hypothesis import strategies as st
 
 from benchmarks.fuzz_schemas import read_schema, schemas_and_documents
-from cursor_gateway.agents.cursor.run import RunSpec
+from cursor_gateway.agents import RunSpec
 from cursor_gateway.agents.cursor.stream import AgentStream
 from cursor_gateway.agents.cursor.texts import classify_failure, is_config_race, parse_status
 from cursor_gateway.core.client_habits import restored
 from cursor_gateway.core.conversation import ToolResult, ToolSpec
-from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.core.events import AgentEvent, AnswerEvent, Finished
 from cursor_gateway.core.history import history_of
+from cursor_gateway.core.instructions import Deliver, Done
 from cursor_gateway.core.models import Model, resolve
 from cursor_gateway.core.prompt import render
 from cursor_gateway.core.relayed_tools import RelayedTools
@@ -165,13 +166,17 @@ def event_line(event: object) -> bytes:
     return json_text(event).encode() + b"\n"
 
 
-def pass_on(exchange: Exchange, events: list[Event]) -> None:
+def pass_on(exchange: Exchange, events: list[AgentEvent]) -> None:
     ids = (f"call_{number}" for number in itertools.count())
     conversation = exchange.conversation
     turn = Turn(conversation, max_repeat=2, new_id=lambda: next(ids), show_activity=True)
     turn.begin(conversation)
-    passed = turn.feed(events)
-    if turn.over and any(isinstance(event, Finished) for event in passed):
+    turn.feed(events)
+    passed: list[AnswerEvent] = []
+    match turn.next():
+        case Deliver(delivered) | Done(delivered):
+            passed = delivered
+    if passed and isinstance(passed[-1], Finished):
         fold = exchange.fold("id", 0)
         fold.feed(passed)
         orjson.dumps(fold.body())
@@ -201,7 +206,7 @@ def read_agent(data: bytes, cut: int = 0) -> None:
     into more than some hundred, unless told how."""
     for size in (max(1, len(data)), cut or max(7, len(data) // 300)):
         stream = AgentStream(partial=True)
-        events: list[Event] = []
+        events: list[AgentEvent] = []
         try:
             for at in range(0, len(data), size):
                 events += stream.feed(data[at : at + size])

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -90,49 +91,55 @@ class Gateway:
         record = record or Record()
         request = await self._request(conversation, directory, caller, may_resume, may_bridge)
         record.resolved = request.model
-        turn, answer = self._turn(request.conversation), Answer()
         record.mark("queued")
         async with self._failures.attempt(request), self._slots:
             record.mark("started")
-            run = self._continued(request, record) or self._started(request, record)
-            turn.begin(request.conversation, run.reported_usage)
-            try:
-                while True:
-                    match turn.next():
-                        case Read(burst_open):
-                            try:
-                                turn.feed(await run.read(burst_open=burst_open))
-                            except StartOver as refusal:
-                                run = self._start_over(request, run, turn, refusal, record)
-                        case Reply(results):
-                            run.deliver(results)
-                        case RunTools(calls, beside):
-                            turn.executed(await self._run_tools(request, calls, beside))
-                        case AskAgain() as again:
-                            run = self._ask_again(request, run, turn, again, record)
-                        case Deliver(events):
-                            answer.feed(events)
-                            record.passed_on(events)
-                            yield events
-                        case Done() as done:
-                            break
-            except BaseException as error:
-                self._give_up(run, error)
-                raise
-            finally:
-                record.chat, record.channel = run.session_id, _channel_of(request, run, turn)
-            answer.feed(done.events)
-            record.passed_on(done.events)
-            self._note_end(run, record)
-            # The run is parked before the last frame can reach the client, which may be back with
-            # its results as soon as it has read that.
-            is_parked = self._let_go(request, run, done, answer)
-            try:
-                yield done.events
-            except BaseException:
-                if is_parked:
-                    self._sessions.stop(run)
-                raise
+            async with aclosing(self._turns(request, record)) as batches:
+                async for events in batches:
+                    yield events
+
+    async def _turns(
+        self, request: TurnRequest, record: Record
+    ) -> AsyncGenerator[list[AnswerEvent], None]:
+        """Do what the turn says, one instruction after the other."""
+        turn, answer = self._turn(request.conversation), Answer()
+        run = self._continued(request, record) or self._started(request, record)
+        turn.begin(request.conversation, run.reported_usage)
+        try:
+            while not isinstance(instruction := turn.next(), Done):
+                match instruction:
+                    case Read(burst_open):
+                        try:
+                            turn.feed(await run.read(burst_open=burst_open))
+                        except StartOver as refusal:
+                            run = self._start_over(request, run, turn, refusal, record)
+                    case Deliver(events):
+                        answer.feed(events)
+                        record.passed_on(events)
+                        yield events
+                    case Reply(results):
+                        run.deliver(results)
+                    case RunTools(calls, beside):
+                        turn.executed(await self._run_tools(request, calls, beside))
+                    case AskAgain():
+                        run = self._ask_again(request, run, turn, instruction, record)
+        except BaseException as error:
+            self._give_up(run, error)
+            raise
+        finally:
+            record.chat, record.channel = run.session_id, _channel_of(request, run, turn)
+        answer.feed(instruction.events)
+        record.passed_on(instruction.events)
+        self._note_end(run, record)
+        # The run is parked before the last frame can reach the client, which may be back with its
+        # results as soon as it has read that.
+        is_parked = self._let_go(request, run, instruction, answer)
+        try:
+            yield instruction.events
+        except BaseException:
+            if is_parked:
+                self._sessions.stop(run)
+            raise
 
     async def _request(
         self,

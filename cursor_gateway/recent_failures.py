@@ -117,7 +117,7 @@ class RecentFailures:
         self._trials: _Newest[_Trial] = _Newest()
 
     def attempt(self, request: TurnRequest) -> _Attempt:
-        """Within it an agent answers `request`; entering it raises what is known to come of that."""
+        """Within it an agent answers `request`; entering raises what is known to come of that."""
         return _Attempt(self, request)
 
     async def check(self, request: TurnRequest) -> _Trial | None:

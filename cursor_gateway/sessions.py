@@ -267,7 +267,7 @@ class Sessions:
         return chat
 
     def resumed(self, request: TurnRequest) -> tuple[Chat | None, int]:
-        """The chat that `request` goes on with, if any, and how many of its messages are in there."""
+        """The chat that `request` goes on with, if any, and how many messages are in there."""
         if not request.may_resume:
             return None, 0
         messages = request.conversation.messages

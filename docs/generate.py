@@ -12,12 +12,12 @@ from pathlib import Path
 import click
 
 from cursor_gateway import errors
+from cursor_gateway.agents.cursor.cli import CursorCli
 from cursor_gateway.agents.cursor.native_tools import TABLE
 from cursor_gateway.cli.main import cli
 from cursor_gateway.clients.table import CLIENTS
 from cursor_gateway.dialects.error_status import HABITS, SDKS, SHOWN, Habit
-from cursor_gateway.doctor.checks import CHECKS
-from cursor_gateway.doctor.probes import probes
+from cursor_gateway.doctor.checks import in_order
 from cursor_gateway.journal.metrics import FAMILIES, PREFIX
 from cursor_gateway.settings import FIELDS, Setting, shown
 from docs.symptoms import GROUPS, Symptom
@@ -237,7 +237,7 @@ def doctor_page() -> str:
     _, _, tail = rest.partition(_TABLE_ENDS)
     rows = [
         f"| `{check.name}` | {check.title} | {check.why} |"
-        for check in (*CHECKS, *probes("auto", (45, 70)))
+        for check in (*in_order(CursorCli), *CursorCli.probes("auto", (45, 70)))
     ]
     table = "\n".join(["| check | looks at | why |", "|---|---|---|", *rows])
     return f"{head}{_CHECKS_BEGIN}\n\n{table}\n\n{_TABLE_ENDS}{tail}"

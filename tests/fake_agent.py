@@ -50,7 +50,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from cursor_gateway.agents import demo
+from cursor_gateway.agents.demo import program as demo
 from tests import fake_permissions, fake_traces, fake_trees
 
 if TYPE_CHECKING:

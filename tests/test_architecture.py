@@ -27,7 +27,7 @@ LAYERS = (
     ("parts",),
     ("recent_failures", "sessions", "account", "journal", "mcp_bridge"),
     ("agents",),
-    ("workspaces", "scratch", "relay", "processes"),
+    ("workspaces", "relay", "processes", "scratch"),
     ("settings_sources", "running_gateways", "foreign_files", "connections", "request_ids"),
     ("background", "settings", "dialects", "core", "config_files"),
     ("findings", "errors", "redaction"),
@@ -96,7 +96,7 @@ def test_what_commands_print_has_one_exit() -> None:
     exits = re.compile(r"\bprint\(|click\.s?echo\(|\bConsole\(|sys\.std(?:out|err)\.write")
     printing = {path.stem for path in MODULES if exits.search(path.read_text())}
     # The demo agent is a program of its own, which speaks to the gateway only.
-    assert printing == {"terminal", "demo"}
+    assert printing == {"terminal", "program"}
     assert {path.stem for path in MODULES if "rich" in map(first_part, imports(path))} == {
         "terminal"
     }
@@ -132,9 +132,9 @@ def test_no_task_is_started_whose_failure_nobody_would_see() -> None:
 def test_the_wall_clock_tells_dates_only() -> None:
     """It may jump; who waits, or lets something expire, asks another."""
     reading = {path.stem for path in MODULES if "time.time" in path.read_text()}
-    dates = {"main", "delivery", "record", "models", "demo"}
+    dates = {"main", "delivery", "record", "models", "program"}
     # It compares with the date of a file.
-    assert reading <= dates | {"checks"}
+    assert reading <= dates | {"cursor_files"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

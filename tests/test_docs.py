@@ -12,9 +12,10 @@ from typing import Any
 import click
 import pytest
 
+from cursor_gateway.agents.cursor.cli import CursorCli
 from cursor_gateway.cli.main import cli
 from cursor_gateway.dialects import DIALECTS, Dialect
-from cursor_gateway.doctor.checks import CHECKS
+from cursor_gateway.doctor.checks import in_order
 from cursor_gateway.errors import UnsupportedParameter
 from cursor_gateway.settings import FIELDS
 from docs.generate import PAGES, error_classes
@@ -130,7 +131,9 @@ def test_every_page_is_found_from_the_index() -> None:
 def test_every_error_and_every_check_of_the_doctor_has_its_symptom() -> None:
     explained = [kind for symptom in symptoms() for kind in symptom.kinds]
     assert sorted(kind.code for kind in explained) == sorted(kind.code for kind in error_classes())
-    assert {symptom.check for symptom in symptoms()} - {""} == {check.name for check in CHECKS}
+    assert {symptom.check for symptom in symptoms()} - {""} == {
+        row.name for row in in_order(CursorCli)
+    }
 
 
 def test_what_the_symptoms_quote_is_said() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cursor_gateway.agents.cursor.doctor.probes import table
 from cursor_gateway.agents.cursor.version_facts import read_facts
-from cursor_gateway.doctor.probes import table
 from tests.conftest import FakeAgent
 from tests.test_doctor import examined, examined_after, machine
 

@@ -23,8 +23,8 @@ SOURCE = Path(cursor_gateway.__file__).parent
 # Who writes what each expression reads. An expression that stands here belongs to the test below;
 # where it is only tried at the beginning of a text, `match` follows.
 READS = {
-    "agents.demo._HALF_CHARACTER": "the demo agent",
-    "agents.demo._WORD": "the demo agent",
+    "agents.demo.program._HALF_CHARACTER": "the demo agent",
+    "agents.demo.program._WORD": "the demo agent",
     "agents.cursor.permissions._NOT_PLAIN": "the gateway's directories",
     "agents.cursor.transcripts._DASHES": "the gateway's directories",
     "agents.cursor.transcripts._NO_LETTER_OR_DIGIT": "the gateway's directories",

@@ -15,17 +15,21 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence, Se
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from cursor_gateway.core.conversation import Conversation, ToolResult, ToolSpec
-from cursor_gateway.core.events import AgentEvent, Quiet, Usage
-from cursor_gateway.core.models import Model
-from cursor_gateway.findings import Row
-from cursor_gateway.processes.children import Children, LastWill
-from cursor_gateway.relay.server import Relay
-from cursor_gateway.settings import Settings
-from cursor_gateway.workspaces import Workspaces
+# Programs that run once for each answer load this package; it costs them nothing.
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cursor_gateway.core.conversation import Conversation, ToolResult, ToolSpec
+    from cursor_gateway.core.events import AgentEvent, Quiet, Usage
+    from cursor_gateway.core.models import Model
+    from cursor_gateway.findings import Row
+    from cursor_gateway.processes.children import Children, LastWill
+    from cursor_gateway.relay.server import Relay
+    from cursor_gateway.settings import Settings
+    from cursor_gateway.workspaces import Workspaces
+
 
 # Where each agent is made. They are imported when they are chosen: some need much.
 AGENTS: dict[str, str] = {

@@ -31,12 +31,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from cursor_gateway.core import structured
 from cursor_gateway.core.burst import Announced
-from cursor_gateway.core.conversation import Conversation, Text, ToolCall, ToolResult, ToolSpec
+from cursor_gateway.core.conversation import Conversation, Text, ToolCall, ToolResult
 from cursor_gateway.core.events import (
     ZERO_USAGE,
     AgentCall,
@@ -64,60 +64,21 @@ from cursor_gateway.core.instructions import (
     RunTools,
 )
 from cursor_gateway.core.json_text import to_json
-from cursor_gateway.core.limits import CutReason, TextCut
+from cursor_gateway.core.limits import CutReason
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
 from cursor_gateway.core.retry import SecondAsk
 from cursor_gateway.core.seams import Seams
 from cursor_gateway.core.tool_text import Imagined, Said
-from cursor_gateway.core.tools import find, fit
-from cursor_gateway.core.turn_run import LoopedCall, TurnRun
+from cursor_gateway.core.tools import find
+from cursor_gateway.core.turn_run import LoopedCall, TurnRules
 from cursor_gateway.core.usage_meter import UsageMeter
-from cursor_gateway.core.written_calls import Unmade, Written, WrittenCalls
+from cursor_gateway.core.written_calls import Unmade, Written
 from cursor_gateway.errors import OutputInvalid
 
 # How often a model may have tools executed by us within one answer.
 MAX_ROUNDS = 25
 
 _CALL_SOMETHING = "A tool must be called now. Make the call, in the form that was described."
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """What the conversation and the settings ask of every run of the turn."""
-
-    conversation: Conversation
-    max_repeat: int
-    new_id: Callable[[], str]
-    show_activity: bool
-
-    @cached_property
-    def tools(self) -> tuple[ToolSpec, ...]:
-        return tuple(self.conversation.callable_tools)
-
-    @cached_property
-    def bridged(self) -> frozenset[str]:
-        return frozenset(tool.name for tool in self.conversation.tools if tool.bridged)
-
-    @cached_property
-    def must_call(self) -> bool:
-        """Ours do not count: the client waits for a call."""
-        is_required = self.conversation.tool_choice.kind == "required"
-        return is_required and not all(tool.bridged for tool in self.tools)
-
-    @cached_property
-    def fit(self) -> Callable[..., tuple[dict[str, Any], str]]:
-        """A client that names the tool wants its arguments as they are, and no repaired ones."""
-        return partial(fit, exactly=self.conversation.tool_choice.name is not None)
-
-    def new_run(self) -> TurnRun:
-        # The model knows the form of a call wherever there are tools. It may use it though it may
-        # not call.
-        reads_calls = bool(self.conversation.tools)
-        written = WrittenCalls(self.tools, self.fit, reads_calls=reads_calls)
-        return TurnRun(LoopGuard(self.max_repeat), written)
-
-    def new_limits(self) -> TextCut:
-        return TextCut(self.conversation.stop, self.conversation.max_tokens)
 
 
 @dataclass(slots=True)
@@ -140,7 +101,7 @@ class Turn:
         new_id: Callable[[], str],
         show_activity: bool = False,
     ) -> None:
-        self._rules = _Rules(conversation, max_repeat, new_id, show_activity)
+        self._rules = TurnRules(conversation, max_repeat, new_id, show_activity)
         self._meter = UsageMeter()
         self._retry = SecondAsk(conversation)
         self._seams = Seams()

@@ -1,13 +1,18 @@
-"""What belongs to one run of the agent within a turn: made new with each run."""
+"""What `Turn` is made of: the rules of all runs, and what belongs to one run of the agent."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
 
 from cursor_gateway.core.burst import Burst
-from cursor_gateway.core.conversation import ToolCall, ToolResult
+from cursor_gateway.core.conversation import Conversation, ToolCall, ToolResult, ToolSpec
 from cursor_gateway.core.events import AgentEvent, Usage
+from cursor_gateway.core.limits import TextCut
 from cursor_gateway.core.loop_guard import Loop, LoopGuard
+from cursor_gateway.core.tools import fit
 from cursor_gateway.core.written_calls import WrittenCalls
 
 
@@ -23,6 +28,8 @@ class LoopedCall:
 
 @dataclass(slots=True)
 class TurnRun:
+    """Made new with each run of the agent."""
+
     # Guards the agent's own tools.
     guard: LoopGuard
     written: WrittenCalls
@@ -42,3 +49,42 @@ class TurnRun:
     @property
     def are_all_loops_waited_for(self) -> bool:
         return bool(self.loops) and all(looped.is_waited_for for looped in self.loops)
+
+
+@dataclass(frozen=True)
+class TurnRules:
+    """What the conversation and the settings ask of every run of the turn."""
+
+    conversation: Conversation
+    max_repeat: int
+    new_id: Callable[[], str]
+    show_activity: bool
+
+    @cached_property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        return tuple(self.conversation.callable_tools)
+
+    @cached_property
+    def bridged(self) -> frozenset[str]:
+        return frozenset(tool.name for tool in self.conversation.tools if tool.bridged)
+
+    @cached_property
+    def must_call(self) -> bool:
+        """Ours do not count: the client waits for a call."""
+        is_required = self.conversation.tool_choice.kind == "required"
+        return is_required and not all(tool.bridged for tool in self.tools)
+
+    @cached_property
+    def fit(self) -> Callable[..., tuple[dict[str, Any], str]]:
+        """A client that names the tool wants its arguments as they are, and no repaired ones."""
+        return partial(fit, exactly=self.conversation.tool_choice.name is not None)
+
+    def new_run(self) -> TurnRun:
+        # The model knows the form of a call wherever there are tools. It may use it though it may
+        # not call.
+        reads_calls = bool(self.conversation.tools)
+        written = WrittenCalls(self.tools, self.fit, reads_calls=reads_calls)
+        return TurnRun(LoopGuard(self.max_repeat), written)
+
+    def new_limits(self) -> TextCut:
+        return TextCut(self.conversation.stop, self.conversation.max_tokens)

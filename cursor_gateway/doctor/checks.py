@@ -297,23 +297,24 @@ CHECKS: tuple[Row[DoctorContext], ...] = (
 )
 
 
-def rows(agent: type[Agent]) -> tuple[list[Row[DoctorContext]], list[Row[Any]]]:
-    """The doctor's own checks, and those of the agent: an agent's check replaces one of ours."""
+def in_order(agent: type[Agent]) -> list[Row[Any]]:
+    """Every row, as they are made: an agent's own rows come in the place of `agent`, and one with
+    the name of ours in the place of that."""
     own = list(agent.checks())
     replaced = {row.name for row in own}
-    return [row for row in CHECKS if row.name not in replaced], own
+    at = [row.name for row in CHECKS].index("agent")
+    before = [row for row in CHECKS[: at + 1] if row.name not in replaced]
+    after = [row for row in CHECKS[at + 1 :] if row.name not in replaced]
+    return [*before, *own, *after]
 
 
 def all_checks(context: DoctorContext) -> list[Check]:
-    """Every check of the agent that is chosen, in the order in which they are made."""
-    plain, own = rows(chosen(context.settings))
-    names = [row.name for row in CHECKS]
-    before = [row for row in plain if names.index(row.name) <= names.index("agent")]
-    after = [row for row in plain if names.index(row.name) > names.index("agent")]
+    """Every check of the agent that is chosen."""
+    agent = chosen(context.settings)
+    ours = set(map(id, CHECKS))
     return [
-        *(row.of(lambda: context) for row in before),
-        *(row.of(lambda: context.agent) for row in own),
-        *(row.of(lambda: context) for row in after),
+        row.of((lambda: context) if id(row) in ours else (lambda: context.agent))
+        for row in in_order(agent)
     ]
 
 

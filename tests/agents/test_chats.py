@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.agents.cursor.chats import Chat, Chats, StoreState, least_tokens
+from cursor_gateway.agents.cursor.chats import Chats, StoredChat, StoreState, least_tokens
 from cursor_gateway.agents.cursor.version_facts import KnownVersions
 from cursor_gateway.scratch import Scratch
 from cursor_gateway.workspaces import Workspace, Workspaces
@@ -16,7 +16,7 @@ from cursor_gateway.workspaces import Workspace, Workspaces
 
 @pytest.fixture
 def workspace() -> Iterator[Workspace]:
-    scratch = Scratch("cursor-gateway-")
+    scratch = Scratch()
     yield Workspaces(scratch, "", ()).take(None)
     asyncio.run(scratch.remove())
 
@@ -68,7 +68,7 @@ async def test_tokens_tell_whether_the_history_was_read(
 ) -> None:
     known = KnownVersions(tmp_path)
     chats = Chats({"HOME": str(tmp_path)}, known, is_wanted=True, sees_stores=True)
-    chats.judge(Chat("s", workspace, least_tokens=least_tokens(then, steps)), now)
+    chats.judge(StoredChat("s", workspace, least_tokens=least_tokens(then, steps)), now)
     assert known.facts.resume_keeps_history is fact
     assert chats.may_resume is (fact is not False)
 
@@ -78,7 +78,7 @@ async def test_what_was_on_its_way_does_not_make_a_forgetful_cli_trusted_again(
 ) -> None:
     known = KnownVersions(tmp_path)
     chats = Chats({"HOME": str(tmp_path)}, known, is_wanted=True, sees_stores=True)
-    chat = Chat("s", workspace, least_tokens=15_000)
+    chat = StoredChat("s", workspace, least_tokens=15_000)
     chats.judge(chat, 100)
     chats.judge(chat, 20_000)
     assert not chats.may_resume

@@ -19,15 +19,22 @@ from cursor_gateway.errors import AgentFailed
 from cursor_gateway.processes import guardian, tree
 from cursor_gateway.processes.child import Child, Command
 from cursor_gateway.processes.children import Children
+from cursor_gateway.scratch import Scratch
 from tests import fake_trees
 from tests.conftest import command_line, eventually
 
-NO_TRANSCRIPTS = Transcripts({}, Path("/nonexistent"), keep=True)
+NO_WILL = Transcripts({}, Path("/nonexistent"), keep=True)
+
+
+def guarded() -> Children:
+    children = Children(Scratch(), owns_process=False)
+    children.guard(NO_WILL)
+    return children
 
 
 @pytest.fixture
 async def children() -> AsyncIterator[Children]:
-    children = Children(NO_TRANSCRIPTS, owns_process=False)
+    children = guarded()
     yield children
     await children.close(0.0)
     assert not children.scratch.exists()
@@ -208,7 +215,7 @@ async def test_a_guardian_that_hangs_does_not_hold_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(guardian, "DISMISSAL_SECONDS", 0.1)
-    children = Children(NO_TRANSCRIPTS, owns_process=False)
+    children = guarded()
     pid = await eventually(lambda: _guardian_of(children))
     os.kill(pid, signal.SIGSTOP)
     await children.close(0.0)
@@ -238,7 +245,7 @@ async def test_a_program_that_cannot_be_started_says_why(children: Children) -> 
 
 
 async def test_closing_ends_everybody(tmp_path: Path) -> None:
-    children = Children(NO_TRANSCRIPTS, owns_process=False)
+    children = guarded()
     running = [
         python(
             children, "import signal; signal.signal(15, 1); print(1, flush=True); signal.pause()"

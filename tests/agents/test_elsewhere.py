@@ -169,7 +169,7 @@ async def test_sign_in_and_models_are_those_of_the_other_side(
     _, health = await far.get("/health")
     assert health["auth"] == "authenticated"
     assert str(there.program) in health["agent"]["path"]
-    assert health["tools"]["channel"] == "text" and "elsewhere" in health["tools"]["reason"]
+    assert health["tools"]["channel"] == "text" and "remote" in health["tools"]["reason"]
 
 
 async def test_the_clients_tools_go_by_text_and_the_agents_own_are_denied(

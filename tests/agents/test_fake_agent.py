@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from cursor_gateway.agents.demo import program
 from tests.conftest import FakeAgent
 
 RUN = ("--print", "--output-format", "stream-json", "--trust", "--model", "auto")
-DEMO = (sys.executable, "-m", "cursor_gateway.agents.demo")
+DEMO = (sys.executable, program.__file__)
 
 
 def call(

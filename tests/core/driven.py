@@ -1,4 +1,4 @@
-"""Driven: a turn, its instructions done as a gateway does them, with what came of them to look at."""
+"""Driven: a turn whose instructions are followed, with what came of them to look at."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from cursor_gateway.core.events import (
     AgentCall,
     AgentEvent,
     AnswerEvent,
+    Finished,
+    RunFinished,
     Usage,
 )
 from cursor_gateway.core.instructions import (
@@ -50,7 +52,7 @@ class Driven:
         self._again = None
         self._turn.begin(asked, reported)
 
-    def feed(self, events: Sequence[AgentEvent]) -> list[AnswerEvent]:
+    def feed(self, events: Sequence[AgentEvent | Finished]) -> list[AnswerEvent]:
         """What the client gets for `events`; none at all mean a moment of silence."""
         found = [self._as_its_run_would(event) for event in events]
         self._turn.feed(found if events else SILENCE)
@@ -61,7 +63,10 @@ class Driven:
         self._turn.executed(results)
         return self._follow()
 
-    def _as_its_run_would(self, event: AgentEvent) -> AgentEvent:
+    def _as_its_run_would(self, event: AgentEvent | Finished) -> AgentEvent:
+        """So that a test can write down what goes in and what comes out in the same words."""
+        if isinstance(event, Finished):
+            return RunFinished(event.usage)
         return with_client_call(event, self._tools) if isinstance(event, AgentCall) else event
 
     def _follow(self) -> list[AnswerEvent]:
@@ -73,14 +78,18 @@ class Driven:
                     delivered += events
                 case Reply(results):
                     self.replies += results
-                case RunTools(self.bridged, self.beside):
+                case RunTools(calls, beside):
+                    self.bridged, self.beside = calls, beside
                     break
-                case AskAgain() as self._again:
+                case AskAgain() as again:
+                    self._again = again
                     break
-                case Read(self.burst_open):
+                case Read(burst_open):
+                    self.burst_open = burst_open
                     break
-                case Done() as self._done:
-                    delivered += self._done.events
+                case Done() as done:
+                    self._done, self.burst_open = done, False
+                    delivered += done.events
         return delivered
 
     @property

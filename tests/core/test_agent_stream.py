@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.agents.cursor.stream import AgentStream
-from cursor_gateway.agents.demo import Emitter
+from cursor_gateway.agents.demo.program import Emitter
 from cursor_gateway.core.events import (
     AgentCall,
     AgentCallDone,
-    Event,
-    Finished,
+    AgentEvent,
+    RunFinished,
     TextDelta,
     ThinkingDelta,
     Usage,
@@ -33,21 +33,21 @@ MANIFEST: dict[str, Any] = json.loads((RECORDINGS / "manifest.json").read_text()
 COMPLETE = [name for name, facts in MANIFEST.items() if facts["has_result"] and not facts["exit"]]
 
 
-def feed(chunks: Iterable[bytes], partial: bool) -> tuple[list[Event], AgentStream]:
+def feed(chunks: Iterable[bytes], partial: bool) -> tuple[list[AgentEvent], AgentStream]:
     stream = AgentStream(partial=partial)
-    events: list[Event] = []
+    events: list[AgentEvent] = []
     for chunk in chunks:
         events += stream.feed(chunk)
     return events + stream.close(), stream
 
 
-def text(events: list[Event]) -> str:
+def text(events: list[AgentEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def merged(events: list[Event]) -> list[Event]:
+def merged(events: list[AgentEvent]) -> list[AgentEvent]:
     """With neighbours of one kind as one: how deltas are grouped depends on the reads."""
-    out: list[Event] = []
+    out: list[AgentEvent] = []
     for event in events:
         last = out[-1] if out else None
         if isinstance(event, TextDelta) and isinstance(last, TextDelta):
@@ -74,7 +74,7 @@ def test_a_recording_gives_the_text_of_its_result_however_it_is_cut(name: str) -
     partial = MANIFEST[name]["partial"]
     whole, stream = feed([data], partial)
     assert text(whole) == expected_text(data)
-    assert isinstance(whole[-1], Finished) and stream.finished
+    assert isinstance(whole[-1], RunFinished) and stream.finished
     assert merged(feed(bytewise(data), partial)[0]) == merged(whole)
 
 
@@ -147,7 +147,7 @@ def test_a_recording_of_a_failure_never_finishes(name: str) -> None:
     data = (RECORDINGS / f"{name}.ndjson").read_bytes()
     events, stream = feed([data], MANIFEST[name]["partial"])
     assert not stream.finished
-    assert not any(isinstance(event, Finished) for event in events)
+    assert not any(isinstance(event, RunFinished) for event in events)
 
 
 STEPS = st.lists(
@@ -183,7 +183,7 @@ def test_whatever_the_cli_does_every_word_comes_once_and_in_order(
     chunks = [data[at : at + cut] for at in range(0, len(data), cut)]
     events, _ = feed(chunks, partial)
     assert text(events) == "".join(argument for step, argument in steps if step == "text")
-    assert [isinstance(event, Finished) for event in events].count(True) == 1
+    assert [isinstance(event, RunFinished) for event in events].count(True) == 1
 
 
 def lines(*events: dict[str, Any]) -> bytes:
@@ -290,7 +290,7 @@ def test_thinking_tools_and_the_end_are_told() -> None:
         AgentCall("d", "legacy_fn", {}, "", "", "/home/dev"),
     ]
     usage = {"inputTokens": 1, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 4}
-    assert stream.feed(lines(result("", usage=usage))) == [Finished("stop", Usage(8, 2, 3))]
+    assert stream.feed(lines(result("", usage=usage))) == [RunFinished(Usage(8, 2, 3))]
     assert stream.feed(lines(assistant("after the end", timestamp_ms=1))) == []
 
 
@@ -300,7 +300,7 @@ def test_the_end_of_a_turn_is_noticed_before_its_result() -> None:
     assert not stream.turn_ended
     stream.feed(lines(assistant("a")))
     assert stream.turn_ended
-    assert stream.conclude() == [Finished("stop", None)]
+    assert stream.conclude() == [RunFinished(None)]
     assert stream.finished and stream.lacks_result and not stream.turn_ended
 
 
@@ -434,7 +434,7 @@ def test_a_character_that_is_cut_in_deltas_and_whole_in_their_repetition_comes_o
 def test_a_count_that_is_none_counts_nothing(count: object) -> None:
     usage = {"inputTokens": count, "cacheReadTokens": 2**63 - 1, "outputTokens": 3}
     events, _ = feed([lines(result("x", usage=usage))], True)
-    assert events[-1] == Finished("stop", Usage(0, 3, 0))
+    assert events[-1] == RunFinished(Usage(0, 3, 0))
 
 
 @pytest.mark.parametrize("depth", [129, 1000])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cursor_gateway import errors
+from cursor_gateway.agents import SignIn
 from cursor_gateway.agents.cursor.texts import (
-    SignIn,
     classify_failure,
     is_config_race,
     parse_models,

@@ -16,7 +16,13 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import (
+    AgentCall,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from tests.core.driven import Driven
 
 NOTES = ToolSpec("mcp__notes__echo", "", {}, bridged=True)
@@ -38,8 +44,8 @@ def turn(**options: Any) -> Driven:
     return begun
 
 
-def execute(it: Driven, said: str = "fine") -> None:
-    it.executed([ToolResult(call.id, (Text(said),)) for call in it.bridged])
+def execute(it: Driven, said: str = "fine") -> list[AnswerEvent]:
+    return it.executed([ToolResult(call.id, (Text(said),)) for call in it.bridged])
 
 
 def test_an_errand_interrupts_the_turn_and_its_result_is_asked_with() -> None:
@@ -61,12 +67,11 @@ def test_an_errand_interrupts_the_turn_and_its_result_is_asked_with() -> None:
 
 def test_beside_a_clients_call_the_turn_ends_and_the_errand_is_still_to_do() -> None:
     it = turn()
-    events = it.feed([written("mcp__notes__echo"), written("bash"), DONE])
+    assert it.feed([written("mcp__notes__echo"), written("bash"), DONE]) == []
+    assert len(it.bridged) == 1 and not it.over
+    events = execute(it)
     assert [event.name for event in events if isinstance(event, ToolCall)] == ["bash"]
-    assert it.over
-    assert len(it.bridged) == 1
-    execute(it)
-    assert not it.retry and not it.bridged
+    assert it.over and it.beside and not it.retry and not it.bridged
 
 
 def test_errands_can_be_shown_as_thoughts() -> None:
@@ -96,7 +101,7 @@ def test_a_limit_is_that_of_the_whole_answer() -> None:
 
 def test_a_loop_of_errands_is_told_and_then_stopped() -> None:
     it = turn()
-    events: list[Event] = []
+    events: list[Any] = []
     for _ in range(6):
         if it.over:
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cursor_gateway.agents.cursor.relayed import called_tool
 from cursor_gateway.core.conversation import ImageFile, ImageLink, Text, ToolResult, ToolSpec
 from cursor_gateway.core.relayed_tools import RelayedTools, to_mcp
 
@@ -48,14 +49,13 @@ def test_tools_may_be_added_but_not_changed() -> None:
 
 
 def test_calls_for_this_server_are_told_from_others() -> None:
-    tools = RelayedTools([BASH])
     ours = {"name": "client-bash", "providerIdentifier": "client", "toolName": "bash"}
-    assert tools.called("mcp", ours) == "bash"
-    assert tools.called("mcp", {"name": "client-bash", "args": {}}) == "bash"
-    assert tools.called("mcp", {"serverIdentifier": "client", "name": "client-x"}) == "x"
-    assert tools.called("mcp", {"name": "client-bash", "providerIdentifier": "github"}) is None
-    assert tools.called("mcp", {"name": "github-bash"}) is None
-    assert tools.called("shell", ours) is None
+    assert called_tool("mcp", ours) == "bash"
+    assert called_tool("mcp", {"name": "client-bash", "args": {}}) == "bash"
+    assert called_tool("mcp", {"serverIdentifier": "client", "name": "client-x"}) == "x"
+    assert called_tool("mcp", {"name": "client-bash", "providerIdentifier": "github"}) is None
+    assert called_tool("mcp", {"name": "github-bash"}) is None
+    assert called_tool("shell", ours) is None
 
 
 def test_results_keep_text_images_and_whether_they_failed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from cursor_gateway.core.conversation import Conversation, Message, Text
 from cursor_gateway.core.events import (
     AgentCall,
     AgentCallDone,
-    Event,
+    AgentEvent,
     Finished,
     TextDelta,
     ThinkingDelta,
@@ -21,11 +22,11 @@ from cursor_gateway.core.seams import Seams
 from tests.core.driven import Driven
 
 DONE = AgentCallDone("read", {"path": "/x"}, {"success": {}})
-OWN: list[Event] = [AgentCall("1", "read", {"path": "/x"}), DONE]
+OWN: list[Any] = [AgentCall("1", "read", {"path": "/x"}), DONE]
 END = Finished("stop", None)
 
 
-def said(*events: Event, **limits: object) -> str:
+def said(*events: AgentEvent | Finished, **limits: object) -> str:
     conversation = Conversation(
         "auto",
         (Message("user", (Text("?"),)),),
@@ -37,7 +38,9 @@ def said(*events: Event, **limits: object) -> str:
 
 
 @pytest.mark.parametrize("between", [OWN, [DONE], [*OWN, ThinkingDelta("hm"), *OWN]])
-def test_a_paragraph_ends_where_the_agent_used_a_tool_of_its_own(between: list[Event]) -> None:
+def test_a_paragraph_ends_where_the_agent_used_a_tool_of_its_own(
+    between: list[AgentEvent],
+) -> None:
     text = said(TextDelta("In a.txt."), *between, TextDelta("It has 3"), TextDelta(" lines."), END)
     assert text == "In a.txt.\n\nIt has 3 lines."
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,17 @@ from cursor_gateway.core.conversation import (
     ToolCall,
     ToolResult,
 )
-from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import (
+    AgentCall,
+    AnswerEvent,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from cursor_gateway.core.limits import estimate_tokens
-from tests.core.driven import Driven
 from cursor_gateway.errors import OutputInvalid
+from tests.core.driven import Driven
 
 ASKED = Conversation("auto", (Message("user", (Text("12345678"),)),))
 USAGE = Usage(100, 10, 5)
@@ -33,12 +41,12 @@ def ask(**fields: object) -> Driven:
     return begun
 
 
-def text(events: list[Event]) -> str:
+def text(events: list[AnswerEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
 def test_without_limits_everything_passes_and_the_agent_counts() -> None:
-    events: list[Event] = [ThinkingDelta("hm"), AgentCall("c", "read", {}), TextDelta("hi")]
+    events: list[Any] = [ThinkingDelta("hm"), AgentCall("c", "read", {}), TextDelta("hi")]
     turn = ask()
     assert turn.feed([*events, Finished("stop", USAGE)]) == [*events, Finished("stop", USAGE)]
     assert turn.over

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 from cursor_gateway.core.conversation import (
     Conversation,
@@ -16,9 +17,8 @@ from cursor_gateway.core.events import (
     AgentCall,
     AgentCallDone,
     Aside,
-    Event,
-    Finished,
     ClientCall,
+    Finished,
     TextDelta,
     ThinkingDelta,
     Usage,
@@ -75,7 +75,7 @@ def test_an_aside_parts_words_and_nothing_else() -> None:
 
 def test_what_comes_after_the_burst_is_for_the_next_turn() -> None:
     it = turn()
-    more: list[Event] = [TextDelta("Still waiting."), ThinkingDelta("Hm.")]
+    more: list[Any] = [TextDelta("Still waiting."), ThinkingDelta("Hm.")]
     it.feed([LS, *more])
     assert it.over and it.unread == more
 

@@ -22,7 +22,8 @@ from cursor_gateway.core.conversation import (
 from cursor_gateway.core.events import (
     AgentCall,
     AgentCallDone,
-    Event,
+    AgentEvent,
+    AnswerEvent,
     Finished,
     TextDelta,
     ThinkingDelta,
@@ -58,7 +59,7 @@ def shell(command: str = "ls", model_call: str = "m-1") -> AgentCall:
     return AgentCall("x", "shell", {"command": command}, "", model_call)
 
 
-def text(events: list[Event]) -> str:
+def text(events: list[AnswerEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
@@ -270,7 +271,7 @@ def test_the_agents_own_activity_can_be_shown() -> None:
 @given(st.lists(st.sampled_from(["text", "call", "garbled", "native", "think", "silence"])))
 def test_every_turn_ends_at_most_once_and_never_speaks_after_it(steps: list[str]) -> None:
     subject = turn()
-    events: dict[str, list[Event]] = {
+    events: dict[str, list[AgentEvent]] = {
         "text": [TextDelta("x")],
         "call": [TextDelta(f"\n{CALL}")],
         "garbled": [TextDelta(f"\n{GARBLED}")],

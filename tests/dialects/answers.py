@@ -11,7 +11,16 @@ import orjson
 
 from cursor_gateway.agents.cursor.stream import AgentStream
 from cursor_gateway.core.conversation import ToolCall
-from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import (
+    AgentCall,
+    AgentEvent,
+    AnswerEvent,
+    Finished,
+    RunFinished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from cursor_gateway.dialects import Dialect, chat, completions, messages, responses
 from tests.conftest import RECORDINGS
 from tests.core.test_agent_stream import MANIFEST
@@ -29,20 +38,25 @@ def exchange(dialect: Dialect) -> Any:
     return dialect.parse({"model": "auto"} | REQUESTS[dialect.PATH])
 
 
-def recorded(name: str, *, with_calls: bool) -> list[Event]:
+def recorded(name: str, *, with_calls: bool) -> list[AnswerEvent]:
     """The events of a recording; `with_calls` as if the agent's own tools were the client's."""
     stream = AgentStream(partial=MANIFEST[name]["partial"])
     events = stream.feed((RECORDINGS / f"{name}.ndjson").read_bytes()) + stream.close()
-    if not with_calls or not any(isinstance(event, AgentCall) for event in events):
-        return events
-    return [_as_the_clients(event, at) for at, event in enumerate(events)]
+    with_calls = with_calls and any(isinstance(event, AgentCall) for event in events)
+    found = (_answered(event, at, with_calls) for at, event in enumerate(events))
+    return [event for event in found if event is not None]
 
 
-def _as_the_clients(event: Event, number: int) -> Event:
-    if isinstance(event, AgentCall):
-        arguments = orjson.dumps(event.arguments).decode()
-        return ToolCall(f"call_{number}", event.tool, arguments)
-    return Finished("tool_calls", event.usage) if isinstance(event, Finished) else event
+def _answered(event: AgentEvent, number: int, with_calls: bool) -> AnswerEvent | None:
+    match event:
+        case AgentCall() if with_calls:
+            arguments = orjson.dumps(event.arguments).decode()
+            return ToolCall(f"call_{number}", event.tool, arguments)
+        case RunFinished(usage):
+            return Finished("tool_calls" if with_calls else "stop", usage)
+        case TextDelta() | ThinkingDelta() | AgentCall():
+            return event
+    return None
 
 
 @dataclass(slots=True)
@@ -55,7 +69,7 @@ class Answer:
     ends: int = 0
 
 
-def told(events: Iterable[Event], dialect: Dialect) -> Answer:
+def told(events: Iterable[AnswerEvent], dialect: Dialect) -> Answer:
     """What the client must find, whatever it speaks. Completions has a place for text only, and
     Messages none for the absence of a count."""
     answer = Answer()

@@ -24,8 +24,7 @@ from cursor_gateway.core.conversation import (
 )
 from cursor_gateway.core.events import (
     AgentCall,
-    AgentCallDone,
-    Event,
+    AnswerEvent,
     Finished,
     TextDelta,
     ThinkingDelta,
@@ -280,7 +279,7 @@ def test_calls_and_results_may_stand_in_content_blocks() -> None:
 def test_calls_are_rendered_with_index_id_and_type() -> None:
     body = {"model": "m", "messages": [{"role": "user"}], "tools": [{"name": "ls"}]}
     encoder, fold = parse(body).encoder("i", 0), parse(body).fold("i", 0)
-    events: list[Event] = [
+    events: list[AnswerEvent] = [
         ToolCall("c1", "ls", "{}"),
         ToolCall("c2", "ls", '{"p":1}'),
         Finished("tool_calls", None, Loop("ls", 3, "repeat", 2)),
@@ -336,11 +335,10 @@ def test_any_body_is_accepted_or_refused_by_name(body: dict[str, Any], plausible
         assert refused.message
 
 
-EVENTS: list[Event] = [
+EVENTS: list[AnswerEvent] = [
     ThinkingDelta("hm"),
     TextDelta("Grüße\n\u2028"),
     AgentCall("c", "read", {}),
-    AgentCallDone("read", {}, {}),
     Finished("stop", Usage(10, 5, 3)),
 ]
 
@@ -378,7 +376,9 @@ def test_the_role_comes_first_even_in_a_heartbeat_and_only_once() -> None:
     st.sampled_from(["stop", "length"]),
     st.none() | st.builds(Usage, st.integers(0, 9), st.integers(0, 9), estimated=st.booleans()),
 )
-def test_a_stream_says_what_the_fold_says(deltas: list[Event], reason: Any, usage: Any) -> None:
+def test_a_stream_says_what_the_fold_says(
+    deltas: list[AnswerEvent], reason: Any, usage: Any
+) -> None:
     exchange = parse(
         {"model": "m", "messages": [{"role": "user"}], "stream_options": {"include_usage": True}}
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cursor_gateway.core.conversation import Message, Text
-from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import AnswerEvent, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.dialects.completions import parse
 from cursor_gateway.errors import AgentFailed, InvalidRequest, MissingMessages, UnsupportedParameter
 
@@ -44,7 +44,7 @@ def test_what_cannot_be_done_is_refused(body: Any, error: type[Exception]) -> No
         exchange(**body)
 
 
-EVENTS: list[Event] = [
+EVENTS: list[AnswerEvent] = [
     ThinkingDelta("hm"),
     TextDelta("Once "),
     TextDelta("upon"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.core.conversation import ToolCall
-from cursor_gateway.core.events import Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import AnswerEvent, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.dialects import DIALECTS, Dialect
 from cursor_gateway.errors import AgentFailed
 from tests.conftest import RECORDINGS
@@ -17,7 +17,7 @@ from tests.dialects.answers import READ_BODY, READ_STREAM, exchange, recorded, t
 EVERY_DIALECT = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.PATH)
 
 
-def check(dialect: Dialect, batches: list[list[Event]]) -> None:
+def check(dialect: Dialect, batches: list[list[AnswerEvent]]) -> None:
     """Stream, body and events say the same."""
     asked = exchange(dialect)
     encoder, fold = asked.encoder("1", 0), asked.fold("1", 0)
@@ -52,7 +52,7 @@ PIECES = st.lists(
 @EVERY_DIALECT
 @given(st.lists(PIECES), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 def test_so_does_any_answer_however_it_is_cut(
-    dialect: Dialect, batches: list[list[Event]], fresh: int, cached: int, output: int
+    dialect: Dialect, batches: list[list[AnswerEvent]], fresh: int, cached: int, output: int
 ) -> None:
     end = Finished("stop", Usage(fresh + cached, output, cached))
     check(dialect, [*batches, [end]])
@@ -60,7 +60,9 @@ def test_so_does_any_answer_however_it_is_cut(
 
 @EVERY_DIALECT
 @pytest.mark.parametrize("said", [[], [ThinkingDelta("hm")], [TextDelta("Half a")]])
-def test_a_failure_is_told_and_never_looks_like_an_end(dialect: Dialect, said: list[Event]) -> None:
+def test_a_failure_is_told_and_never_looks_like_an_end(
+    dialect: Dialect, said: list[AnswerEvent]
+) -> None:
     encoder = exchange(dialect).encoder("1", 0)
     before = encoder.feed(said) if said else b""
     failure = encoder.fail(AgentFailed("The agent died."), "r1")

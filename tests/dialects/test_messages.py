@@ -19,7 +19,14 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import (
+    AgentCall,
+    AnswerEvent,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.core.models import Model
 from cursor_gateway.dialects.messages import (
@@ -151,7 +158,7 @@ def test_any_body_is_accepted_or_refused_by_name(body: dict[str, Any], plausible
         assert refused.message
 
 
-EVENTS: list[Event] = [
+EVENTS: list[AnswerEvent] = [
     ThinkingDelta("h"),
     ThinkingDelta("m"),
     TextDelta("Grü"),
@@ -252,7 +259,7 @@ def folded(events: list[Any]) -> list[dict[str, Any]]:
         | st.builds(ToolCall, st.just("c"), st.just("ls"), st.just('{"p":1}'))
     )
 )
-def test_a_stream_says_what_the_fold_says(deltas: list[Event]) -> None:
+def test_a_stream_says_what_the_fold_says(deltas: list[AnswerEvent]) -> None:
     asked = exchange(thinking={"type": "enabled"})
     encoder, fold = asked.encoder("1", 0), asked.fold("1", 0)
     events = [*deltas, Finished("stop", None)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cursor_gateway.core.conversation import ImageLink, ToolCall
-from cursor_gateway.core.events import Event, Finished
+from cursor_gateway.core.events import AnswerEvent, Finished
 from cursor_gateway.dialects import DIALECTS, chat
 from cursor_gateway.dialects.fields import MAX_IMAGE_BYTES
 from cursor_gateway.errors import GatewayError, InvalidImage, MissingMessages
@@ -67,7 +67,7 @@ def test_an_image_on_the_web_stays_a_link() -> None:
 def test_old_clients_get_their_one_function_call() -> None:
     functions = [{"name": "ls", "parameters": {"type": "object"}}]
     exchange = chat.parse(HELLO | {"functions": functions})
-    events: list[Event] = [ToolCall("call_1", "ls", "{}"), Finished("tool_calls", None)]
+    events: list[AnswerEvent] = [ToolCall("call_1", "ls", "{}"), Finished("tool_calls", None)]
     fold = exchange.fold("id", 0)
     fold.feed(events)
     [choice] = fold.body()["choices"]

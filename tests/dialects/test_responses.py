@@ -18,7 +18,14 @@ from cursor_gateway.core.conversation import (
     ToolResult,
     ToolSpec,
 )
-from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
+from cursor_gateway.core.events import (
+    AgentCall,
+    AnswerEvent,
+    Finished,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.dialects.response_history import find_record, render_input_items
 from cursor_gateway.dialects.responses import parse
@@ -183,7 +190,7 @@ def test_any_body_is_accepted_or_refused_by_name(
         assert refused.message
 
 
-EVENTS: list[Event] = [
+EVENTS: list[AnswerEvent] = [
     ThinkingDelta("h"),
     ThinkingDelta("m"),
     TextDelta("Hel"),
@@ -256,7 +263,7 @@ def test_the_whole_sequence_of_typed_events() -> None:
         | st.builds(ToolCall, st.just("c"), st.just("ls"), st.just('{"p":1}'))
     )
 )
-def test_a_stream_says_what_the_fold_says(deltas: list[Event]) -> None:
+def test_a_stream_says_what_the_fold_says(deltas: list[AnswerEvent]) -> None:
     asked = exchange()
     encoder, fold = asked.encoder("1", 0), asked.fold("1", 0)
     events = [*deltas, Finished("stop", None)]
@@ -295,7 +302,7 @@ class Memory(dict[str, Any]):
         self[response_id] = json.loads(json.dumps(value))
 
 
-def answered(kept: Memory, answer_id: str, *events: Event, **body: Any) -> Any:
+def answered(kept: Memory, answer_id: str, *events: AnswerEvent, **body: Any) -> Any:
     """One answer with that id, and what was asked for it."""
     asked = parse({"model": "auto"} | body, kept)
     fold = asked.fold(answer_id, 0)

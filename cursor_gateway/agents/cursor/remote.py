@@ -81,8 +81,8 @@ def words_of(command: str) -> tuple[str, ...]:
 
 
 def carried(argv: Sequence[str], prefix: int, place: str, permissions: str = "") -> list[str]:
-    """The command line that runs `argv` in a directory named `place`; the first `prefix` words of it
-    are what leads there."""
+    """The command line that runs `argv` in a directory named `place`; its first `prefix` words are
+    what leads there."""
     beyond = ["sh", "-c", _SCRIPT, "sh", place, permissions, *argv[prefix:]]
     # ssh makes one text of its words, which a shell takes apart again.
     if Path(argv[0]).name == "ssh":

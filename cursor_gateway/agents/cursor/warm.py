@@ -82,8 +82,8 @@ class WarmAgents:
         return kind in self._ready or kind in self._coming
 
     def take(self, spec: RunSpec) -> Prepared | None:
-        """A warm agent for `spec`, if there is one that lives, in a directory that is as it was. None
-        is left behind in its chat."""
+        """A warm agent for `spec`, if there is one that lives, in a directory that is as it was. No
+        other is left behind in its chat."""
         self._give_up(spec.kind)
         warm = self._take_out(spec.kind)
         if warm is None:
