@@ -217,16 +217,21 @@ class Run(Protocol):
 
 
 class Agent(Protocol):
+    """What `gateway.py`, `sessions.py`, `account.py` and the doctor speak to. A class that inherits
+    it need not say what it has no use for."""
+
     # Has somebody give way who only waits, where there is no room for a start; whether somebody
     # did. Whoever knows them sets it.
     make_room: Callable[[], Awaitable[bool]]
 
     def __init__(self, context: AgentContext) -> None: ...
 
+    # Before anything is started
+
     @classmethod
     def check(cls, settings: Settings, env: Mapping[str, str]) -> None:
         """Raise SettingsError where the settings cannot be true of this agent, or not here."""
-        ...
+        return
 
     @classmethod
     def find(cls, settings: Settings, env: Mapping[str, str]) -> Located:
@@ -246,16 +251,30 @@ class Agent(Protocol):
     @classmethod
     def files(cls, settings: Settings, env: Mapping[str, str]) -> Sequence[Path]:
         """Where it may keep its sign-in. That a file exists does not mean that it is valid."""
-        ...
+        return ()
+
+    @classmethod
+    def checks(cls) -> Sequence[Row[Any]]:
+        """What the doctor looks at of this agent, besides what it looks at of every agent. One with
+        the same name takes the place of the doctor's own."""
+        return ()
+
+    @classmethod
+    def probes(cls, model: str, holds: tuple[float, ...]) -> Sequence[Row[Any]]:
+        """What the doctor has a model of this agent do."""
+        return ()
+
+    # What it is
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
 
     @property
     def key_variable(self) -> str:
         """The variable that holds the key it signs in with; empty where it signs in otherwise. Only
         the list of models tells whether a key is valid."""
-        ...
+        return ""
 
     @property
     def last_will(self) -> LastWill: ...
@@ -264,25 +283,25 @@ class Agent(Protocol):
         """Raise AgentNotFound where there is none."""
         ...
 
-    async def begin(self) -> None:
-        """The gateway starts."""
-        ...
-
-    async def close(self) -> None:
-        """Start nothing more. Runs are ended by who ends the processes."""
-        ...
-
     async def sign_in(self) -> SignIn: ...
     async def models(self) -> ModelList: ...
     async def version(self) -> str: ...
 
     def state(self) -> dict[str, Any]:
         """Its part of `/health`: by section, from memory."""
-        ...
+        return {}
 
-    def answered(self, run: Run, channel: str) -> None:
-        """The run gave an answer, and calls came by `channel` if there were tools."""
-        ...
+    # Its life
+
+    async def begin(self) -> None:
+        """The gateway starts."""
+        return
+
+    async def close(self) -> None:
+        """Start nothing more. Runs are ended by who ends the processes."""
+        return
+
+    # Runs
 
     def start(self, spec: RunSpec, observer: RunObserver) -> Run: ...
 
@@ -290,35 +309,34 @@ class Agent(Protocol):
         """Stop the run, and leave nothing of it. Done when it has ended."""
         ...
 
+    def answered(self, run: Run, channel: str) -> None:
+        """The run gave an answer, and calls came by `channel` if there were tools."""
+        return
+
     def prepare(self, spec: RunSpec) -> None:
         """Have a run of this kind ready, soon and in the background, if that helps."""
-        ...
+        return
 
     def give_way(self) -> asyncio.Future[None] | None:
         """End something that is only ready; done when it has ended. None where nothing is."""
-        ...
+        return None
+
+    # Chats
 
     def keep(self, run: Run) -> Chat | None:
         """The run has finished; its chat until `forget`, if it left one. Else nothing is left."""
-        ...
+        self.end(run)
+        return None
 
-    def still_has(self, chat: Chat) -> bool: ...
-    def forget(self, chat: Chat) -> None: ...
+    def still_has(self, chat: Chat) -> bool:
+        return False
 
-    @classmethod
-    def checks(cls) -> Sequence[Row[Any]]:
-        """What the doctor looks at of this agent, besides what it looks at of every agent. One with
-        the same name takes the place of the doctor's own."""
-        ...
-
-    @classmethod
-    def probes(cls, model: str, holds: tuple[float, ...]) -> Sequence[Row[Any]]:
-        """What the doctor has a model of this agent do."""
-        ...
+    def forget(self, chat: Chat) -> None:
+        return None
 
     def store_probes(self, version: str, at: str, findings: Sequence[Mapping[str, Any]]) -> None:
         """Remember what the probes found of `version`. Raises OSError."""
-        ...
+        return
 
 
 @dataclass(frozen=True, slots=True)

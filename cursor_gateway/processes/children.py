@@ -38,6 +38,15 @@ class LastWill(Protocol):
     def fulfil(self) -> None: ...
 
 
+class NoWill:
+    """Nothing is left to do."""
+
+    program: Sequence[str] = ()
+    locks: Sequence[int] = ()
+
+    def fulfil(self) -> None: ...
+
+
 class Children:
     """A child that nobody here started, where the whole process is the gateway's (`owns_process`),
     is an orphan of some agent. Whose, cannot be seen; but when all agents that ran when it was

@@ -18,6 +18,7 @@ from cursor_gateway.core.conversation import (
 )
 from cursor_gateway.core.events import (
     AgentCall,
+    AnswerEvent,
     Finished,
     TextDelta,
     ThinkingDelta,
