@@ -14,7 +14,6 @@ from cursor_gateway.core.conversation import ToolCall
 from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.dialects import Dialect, chat, completions, messages, responses
 from tests.conftest import RECORDINGS
-from tests.core.test_agent_stream import MANIFEST
 
 USER = [{"role": "user", "content": "hi"}]
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -31,7 +30,7 @@ def exchange(dialect: Dialect) -> Any:
 
 def recorded(name: str, *, with_calls: bool) -> list[Event]:
     """The events of a recording; `with_calls` as if the agent's own tools were the client's."""
-    stream = AgentStream(partial=MANIFEST[name]["partial"])
+    stream = AgentStream()
     events = stream.feed((RECORDINGS / f"{name}.ndjson").read_bytes()) + stream.close()
     if not with_calls or not any(isinstance(event, AgentCall) for event in events):
         return events

@@ -15,8 +15,8 @@ a model that says "ha" after "ha". Only the next event tells: before an `interac
 or `connection` it was a repetition, before anything else it was text. Such an event is *held* for
 one event. Comparing text alone loses repeated words; the fields alone double sentences.
 
-Without the flag each `assistant` event is a segment of its own and none is repeated, whatever its
-fields. Which of the two holds is known from our own command line and is never guessed.
+The gateway always passes the flag. A CLI that sends no deltas all the same sends each segment once,
+at the same four places: its buffer is then empty before each, so a segment is new text, whole.
 
 At `result`, text that never arrived as a delta is recovered from the complete answer.
 """
@@ -35,8 +35,7 @@ _GOES_ON = frozenset({"assistant", "thinking", "interaction_query", "retry", "co
 
 
 class DeltaTracker:
-    def __init__(self, *, partial: bool) -> None:
-        self._partial = partial
+    def __init__(self) -> None:
         # All words so far, as a file: growing a string would cost quadratic time, and a list of
         # pieces many times their length. What stands after `_flushed` is the CLI's buffer.
         self._said = io.StringIO()
@@ -66,7 +65,7 @@ class DeltaTracker:
         """The words of a delta, as far as it is known to be one."""
         self.turn_ended = False
         settled = self._settle("assistant") if self._held else ""
-        may_repeat = self._partial and _units(text) == self._pending_units
+        may_repeat = _units(text) == self._pending_units
         if may_repeat and text == self._pending():
             self._held = text
             return settled
@@ -90,7 +89,7 @@ class DeltaTracker:
 
     def _assistant(self, event: Mapping[str, Any]) -> str:
         text = _text_of(event)
-        if self._partial and ("timestamp_ms" not in event or event.get("model_call_id")):
+        if "timestamp_ms" not in event or event.get("model_call_id"):
             settled = self._settle("assistant") if self._held else ""
             closes = not event.keys() & {"timestamp_ms", "model_call_id"}
             return settled + self._flush(text, closes=closes) if text else settled

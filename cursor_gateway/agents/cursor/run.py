@@ -129,7 +129,7 @@ class Run:
         self._attempts = 0
         self._child: Child | None = None
         self._fed_at: float | None = None
-        self._stream = AgentStream(partial=True)
+        self._stream = AgentStream()
         self._unread: list[Event] = []
         # Since when its first words are held back.
         self._held_since: float | None = None
@@ -332,7 +332,7 @@ class Run:
         await asyncio.wait({self._children.retire(child)})
         self._child = self._spare = None
         self._unread, self._held_since = [], None
-        self._stream = AgentStream(partial=True)
+        self._stream = AgentStream()
         self._patience = Timeouts(self._settings)
 
     @property

@@ -70,9 +70,9 @@ _ERROR_AS_ANSWER = re.compile(r"Error: (?:Retriable|ActionRequired|NonRetriable)
 
 
 class AgentStream:
-    def __init__(self, *, partial: bool) -> None:
+    def __init__(self) -> None:
         self._lines = LineBuffer()
-        self._tracker = DeltaTracker(partial=partial)
+        self._tracker = DeltaTracker()
         self._text = _Words(TextDelta)
         self._thinking = _Words(ThinkingDelta)
         self._noise: deque[str] = deque(maxlen=_NOISE_LINES)
