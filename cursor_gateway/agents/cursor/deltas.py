@@ -24,8 +24,11 @@ At `result`, text that never arrived as a delta is recovered from the complete a
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import orjson
 
 _AFTER_A_REPETITION = frozenset({"interaction_query", "retry", "connection"})
 _EMPTIES_THE_BUFFER = frozenset({"interaction_query", "retry"})
@@ -71,13 +74,20 @@ class DeltaTracker:
             return settled
         return settled + self._emit(text)
 
-    def has_more_than(self, units: int) -> bool:
-        """Whether nothing so short, nor what is held, can be a repetition of the buffer."""
-        return self._pending_units > units and not self._held
+    def deltas(self, written: Sequence[bytes]) -> str:
+        """The words of many deltas, each as it stands in JSON between its quotation marks.
 
-    def more(self, text: str) -> str:
-        """The words of many deltas, of which none is as long as the buffer."""
-        return self._emit(text)
+        None of them can repeat a buffer that is longer than each, and no text has more units than
+        its JSON has bytes: from there on they are read together.
+        """
+        said = []
+        longest = max(map(len, written), default=0)
+        for at, delta in enumerate(written):
+            if self._pending_units > longest and not self._held:
+                said.append(self._emit(_unquoted(written[at:])))
+                break
+            said.append(self.delta(_unquoted([delta])))
+        return "".join(said)
 
     def close(self) -> str:
         """The stream ended: a held delta was text after all."""
@@ -129,6 +139,19 @@ class DeltaTracker:
     def _forget_pending(self) -> None:
         self._flushed = self._said.tell()
         self._pending_units = 0
+
+
+def _unquoted(deltas: Sequence[bytes]) -> str:
+    """What stands in JSON strings, of which the quotation marks were cut off."""
+    joined = b"".join(deltas)
+    if joined.isascii():
+        return str(orjson.loads(b'"%b"' % joined))
+    strings = b'["%b"]' % b'","'.join(deltas)
+    try:
+        texts: list[str] = orjson.loads(strings)
+    except orjson.JSONDecodeError:  # not UTF-8, and then each delta has its own problems
+        texts = json.loads(strings.decode("utf-8", "replace"))
+    return "".join(texts)
 
 
 def _joined(text: str) -> str:
