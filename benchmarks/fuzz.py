@@ -157,7 +157,7 @@ def answer_to(exchange: Exchange) -> None:
     orjson.dumps([tool["name"] for tool in RelayedTools(conversation.tools).listing()])
     name = conversation.tools[0].name if conversation.tools else "bash"
     call = f'<tool_call>{{"name": {json.dumps(name)}, "arguments": {{"a": 1}}}}</tool_call>'
-    stream = AgentStream(partial=True)
+    stream = AgentStream()
     events = stream.feed(event_line({"type": "assistant", "message": {"content": f"Hi {call}"}}))
     pass_on(exchange, [*events, *stream.feed(event_line({"type": "result", "result": ""}))])
 
@@ -205,7 +205,7 @@ def read_agent(data: bytes, cut: int = 0) -> None:
     """What an agent wrote, and what is passed on of it, whole and cut: into small pieces, but not
     into more than some hundred, unless told how."""
     for size in (max(1, len(data)), cut or max(7, len(data) // 300)):
-        stream = AgentStream(partial=True)
+        stream = AgentStream()
         events: list[AgentEvent] = []
         try:
             for at in range(0, len(data), size):

@@ -88,11 +88,9 @@ class Runner(web.AppRunner):
         return Connection(server, **options)
 
     async def _make_server(self) -> web.Server:
-        server = await super()._make_server()
-        server.__class__ = _Server
-        assert isinstance(server, _Server)
-        server.connection = self.connection
-        return server
+        """As aiohttp makes it, with connections of ours."""
+        plain = await super()._make_server()
+        return _Server(plain, self.connection)
 
     async def listen(self, host: str, port: int) -> Sequence[web.BaseSite]:
         """On each address that `host` has."""
@@ -112,7 +110,7 @@ class Runner(web.AppRunner):
     def _make_room(self) -> bool:
         """Close the older half of the connections that wait for a request, if there are any;
         clients that still need theirs open another."""
-        assert isinstance(self.server, _Server)
+        assert self.server is not None
         idle = [each for each in self.server.connections if _is_idle(each)]
         for connection in idle[: (len(idle) + 1) // 2]:
             connection.force_close()
@@ -120,10 +118,18 @@ class Runner(web.AppRunner):
 
 
 class _Server(web.Server):
-    connection: Callable[..., Connection]
+    def __init__(self, plain: web.Server, connection: Callable[..., Connection]) -> None:
+        super().__init__(
+            plain.request_handler,
+            request_factory=plain.request_factory,
+            handler_cancellation=plain.handler_cancellation,
+            loop=plain._loop,
+            **plain._kwargs,
+        )
+        self._connection = connection
 
     def __call__(self) -> RequestHandler:
-        return self.connection(self, loop=self._loop, **self._kwargs)
+        return self._connection(self, loop=self._loop, **self._kwargs)
 
 
 def _is_idle(connection: RequestHandler) -> bool:

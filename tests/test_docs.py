@@ -24,7 +24,7 @@ from tests.dialects.answers import REQUESTS
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
-MARKDOWN = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MARKDOWN = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES)

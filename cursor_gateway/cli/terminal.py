@@ -54,9 +54,6 @@ def log_to_stderr(settings: Settings) -> None:
     from cursor_gateway.request_ids import LogLines
 
     logging.basicConfig()
-    # What no line shows need not be found out for each; so says Python's own guide to logging.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging._srcfile = None
     for output in logging.getLogger().handlers:
         output.setFormatter(LogLines())
     set_log_level(settings)

@@ -21,10 +21,6 @@ RECENT = 500
 # Of the recent ones, how many keep what was asked and answered.
 RECENT_WITH_WORDS = 50
 
-# Nobody reads the sums after each answer, and many records in a row take a quarter of the time
-# that each takes between all else that is done for an answer.
-COUNTED_TOGETHER = 50
-
 # While the CLI lists no models, any name may be asked for; not each shall be a series of its own.
 MAX_MODELS = 100
 
@@ -34,12 +30,15 @@ class Journal:
 
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
         self._records_words = settings.record_prompts
+        self._logs_timing = settings.timing
         self._running: dict[Record, None] = {}
         self._recent: deque[Record] = deque(maxlen=RECENT)
         self._file = JournalFile(state_folder(env), settings.journal_mb * 1024 * 1024)
         self._metrics = Metrics()
-        self._uncounted: list[Record] = []
         self._models: set[str] = set()
+
+    def adopt(self, settings: Settings) -> None:
+        self._logs_timing = settings.timing
 
     @contextmanager
     def keeping(self, record: Record) -> Iterator[None]:
@@ -55,15 +54,15 @@ class Journal:
         finally:
             del self._running[record]
             record.end()
+            if self._logs_timing:
+                _log_timing(record)
             try:
                 self._keep(record)
             except Exception:  # the answer is as good as it was
                 log.exception("a request is missing in the journal")
 
     def _keep(self, record: Record) -> None:
-        self._uncounted.append(record)
-        if len(self._uncounted) >= COUNTED_TOGETHER:
-            self._count_all()
+        self._count(record)
         # What may be another thing by the time that it is written.
         now = {"agents": record.processes()} | record.words()
         self._file.write(lambda: record.as_json() | now)
@@ -71,11 +70,6 @@ class Journal:
         if len(self._recent) > RECENT_WITH_WORDS:
             wordless = self._recent[-RECENT_WITH_WORDS - 1]
             wordless.asked = wordless.answered = None
-
-    def _count_all(self) -> None:
-        records, self._uncounted = self._uncounted, []
-        for record in records:
-            self._count(record)
 
     def _count(self, record: Record) -> None:
         add = self._metrics.add
@@ -128,12 +122,18 @@ class Journal:
 
     def measured(self, others: Mapping[str, Given]) -> str:
         """Everything that is counted, as Prometheus reads it."""
-        self._count_all()
         own = {"requests_running": len(self._running), "journal_lost_total": self._file.lost}
         return self._metrics.text({**others, **own})
 
     async def close(self) -> None:
         await asyncio.to_thread(self._file.close)
+
+
+def _log_timing(record: Record) -> None:
+    """When the client got its first event, and when it had all, if an answer was begun."""
+    if "started" in record.timeline:
+        first, end = record.timeline.get("first_token", 0.0), record.duration
+        log.info("timing %s: first event %.1f ms, end %.1f ms", record.id, first * 1000, end * 1000)
 
 
 def reason_of(exit_code: int) -> str:

@@ -216,9 +216,9 @@ class _Connection:
         self._journal.note_request(record, data)
         with self._answering(self._request, exchange, record) as answer:
             if exchange.stream:
-                await self._delivery.pass_on(exchange, answer, record.id, self._send_frames)
+                await self._delivery.pass_on(exchange, answer, self._send_frames)
             else:
-                await self._send(await self._delivery.fold(exchange, answer, record.id))
+                await self._send(await self._delivery.fold(exchange, answer))
 
     async def _send_frames(self, frames: bytes) -> None:
         for message in _messages(frames):

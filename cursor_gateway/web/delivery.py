@@ -54,33 +54,26 @@ class Delivery:
         self, request: web.Request, exchange: Exchange, answer: Batches
     ) -> web.StreamResponse:
         if not exchange.stream:
-            return json_response(await self.fold(exchange, answer, request[REQUEST_ID]))
-        async with aclosing(self._watched(answer, request[REQUEST_ID])) as watched:
-            return await self._stream(request, exchange, watched)
+            return json_response(await self.fold(exchange, answer))
+        async with aclosing(answer):
+            return await self._stream(request, exchange, answer)
 
-    async def fold(self, exchange: Exchange, answer: Batches, request_id: str) -> dict[str, Any]:
+    async def fold(self, exchange: Exchange, answer: Batches) -> dict[str, Any]:
         """The whole answer."""
         fold = exchange.fold(_answer_id(), int(time.time()))
-        async with aclosing(self._watched(answer, request_id)) as watched, self._until_shutdown():
-            async for batch in watched:
+        async with aclosing(answer), self._until_shutdown():
+            async for batch in answer:
                 fold.feed(batch)
         return fold.body()
 
     async def pass_on(
-        self,
-        exchange: Exchange,
-        answer: Batches,
-        request_id: str,
-        send: Callable[[bytes], Awaitable[None]],
+        self, exchange: Exchange, answer: Batches, send: Callable[[bytes], Awaitable[None]]
     ) -> None:
         """The frames of a streamed answer, for a wire that is not an HTTP response."""
         encoder = exchange.encoder(_answer_id(), int(time.time()))
-        async with aclosing(self._watched(answer, request_id)) as watched, self._until_shutdown():
-            async for batch in watched:
+        async with aclosing(answer), self._until_shutdown():
+            async for batch in answer:
                 await send(encoder.feed(batch))
-
-    def _watched(self, answer: Batches, request_id: str) -> Batches:
-        return _timed(answer, request_id) if self._settings.timing else answer
 
     async def _stream(
         self, request: web.Request, exchange: Exchange, answer: Batches
@@ -230,23 +223,6 @@ class _Stream:
                 await self._send(self._encoder.heartbeat())
             else:
                 await self._send(self._encoder.keep_alive())
-
-
-async def _timed(answer: Batches, request_id: str) -> Batches:
-    began, first = time.monotonic(), 0.0
-    async with aclosing(answer):
-        try:
-            async for batch in answer:
-                first = first or time.monotonic()
-                yield batch
-        finally:
-            until_first, until_end = (first or began) - began, time.monotonic() - began
-            log.info(
-                "timing %s: first event %.1f ms, end %.1f ms",
-                request_id,
-                until_first * 1000,
-                until_end * 1000,
-            )
 
 
 def _answer_id() -> str:

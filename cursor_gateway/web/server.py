@@ -114,6 +114,7 @@ class Server:
             return
         self._admission = Admission(self._settings)
         self._delivery.adopt(self._settings)
+        self._journal.adopt(self._settings)
         self._gateway.account.adopt(self._settings)
         log.info("reloaded%s", f"; only a restart changes {', '.join(late)}" if late else "")
 

@@ -23,7 +23,6 @@ from cursor_gateway.core.events import (
 )
 from cursor_gateway.dialects import Dialect, chat, completions, messages, responses
 from tests.conftest import RECORDINGS
-from tests.core.test_agent_stream import MANIFEST
 
 USER = [{"role": "user", "content": "hi"}]
 REQUESTS: dict[str, dict[str, Any]] = {
@@ -40,7 +39,7 @@ def exchange(dialect: Dialect) -> Any:
 
 def recorded(name: str, *, with_calls: bool) -> list[AnswerEvent]:
     """The events of a recording; `with_calls` as if the agent's own tools were the client's."""
-    stream = AgentStream(partial=MANIFEST[name]["partial"])
+    stream = AgentStream()
     events = stream.feed((RECORDINGS / f"{name}.ndjson").read_bytes()) + stream.close()
     with_calls = with_calls and any(isinstance(event, AgentCall) for event in events)
     found = (_answered(event, at, with_calls) for at, event in enumerate(events))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import stat
 from pathlib import Path
@@ -61,6 +62,18 @@ async def test_the_timeline_is_in_order(client: Client) -> None:
     assert record["first_token_ms"] == record["timeline"]["first_token"]
     assert record["duration_ms"] == record["timeline"]["end"]
     assert record["queue_ms"] <= record["first_token_ms"]
+
+
+async def test_the_log_tells_the_timeline_of_an_answer_if_it_is_asked_to(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with start(timing=True) as client:
+        await client.content("[[text:Hello]]")
+        await client.answer("never begun", **UNKNOWN)
+        moments = (await listed(client))[-1]["timeline"]
+    (line,) = [line for line in caplog.messages if line.startswith("timing ")]
+    assert f"first event {moments['first_token']} ms, end {moments['end']} ms" in line
 
 
 async def test_the_first_event_is_not_the_first_word(client: Client) -> None:
@@ -290,7 +303,7 @@ async def test_only_the_last_ones_keep_their_words_in_memory(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cursor_gateway.journal.ring.RECENT_WITH_WORDS", 2)
-    monkeypatch.setattr("cursor_gateway.journal.record.WORDS_KEPT", 20)
+    monkeypatch.setattr("cursor_gateway.journal.ring.WORDS_KEPT", 20)
     async with start(record_prompts=True) as client:
         for name in ("one", "two", "three"):
             await client.error("hi", **UNKNOWN, headers={"X-Request-Id": name})

@@ -15,8 +15,8 @@ a model that says "ha" after "ha". Only the next event tells: before an `interac
 or `connection` it was a repetition, before anything else it was text. Such an event is *held* for
 one event. Comparing text alone loses repeated words; the fields alone double sentences.
 
-Without the flag each `assistant` event is a segment of its own and none is repeated, whatever its
-fields. Which of the two holds is known from our own command line and is never guessed.
+The gateway always passes the flag. A CLI that sends no deltas all the same sends each segment once,
+at the same four places: its buffer is then empty before each, so a segment is new text, whole.
 
 At `result`, text that never arrived as a delta is recovered from the complete answer.
 """
@@ -24,8 +24,11 @@ At `result`, text that never arrived as a delta is recovered from the complete a
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import orjson
 
 _AFTER_A_REPETITION = frozenset({"interaction_query", "retry", "connection"})
 _EMPTIES_THE_BUFFER = frozenset({"interaction_query", "retry"})
@@ -35,8 +38,7 @@ _GOES_ON = frozenset({"assistant", "thinking", "interaction_query", "retry", "co
 
 
 class DeltaTracker:
-    def __init__(self, *, partial: bool) -> None:
-        self._partial = partial
+    def __init__(self) -> None:
         # All words so far, as a file: growing a string would cost quadratic time, and a list of
         # pieces many times their length. What stands after `_flushed` is the CLI's buffer.
         self._said = io.StringIO()
@@ -66,19 +68,26 @@ class DeltaTracker:
         """The words of a delta, as far as it is known to be one."""
         self.turn_ended = False
         settled = self._settle("assistant") if self._held else ""
-        may_repeat = self._partial and _units(text) == self._pending_units
+        may_repeat = _units(text) == self._pending_units
         if may_repeat and text == self._pending():
             self._held = text
             return settled
         return settled + self._emit(text)
 
-    def has_more_than(self, units: int) -> bool:
-        """Whether nothing so short, nor what is held, can be a repetition of the buffer."""
-        return self._pending_units > units and not self._held
+    def deltas(self, written: Sequence[bytes]) -> str:
+        """The words of many deltas, each as it stands in JSON between its quotation marks.
 
-    def more(self, text: str) -> str:
-        """The words of many deltas, of which none is as long as the buffer."""
-        return self._emit(text)
+        None of them can repeat a buffer that is longer than each, and no text has more units than
+        its JSON has bytes: from there on they are read together.
+        """
+        said = []
+        longest = max(map(len, written), default=0)
+        for at, delta in enumerate(written):
+            if self._pending_units > longest and not self._held:
+                said.append(self._emit(_unquoted(written[at:])))
+                break
+            said.append(self.delta(_unquoted([delta])))
+        return "".join(said)
 
     def close(self) -> str:
         """The stream ended: a held delta was text after all."""
@@ -90,7 +99,7 @@ class DeltaTracker:
 
     def _assistant(self, event: Mapping[str, Any]) -> str:
         text = _text_of(event)
-        if self._partial and ("timestamp_ms" not in event or event.get("model_call_id")):
+        if "timestamp_ms" not in event or event.get("model_call_id"):
             settled = self._settle("assistant") if self._held else ""
             closes = not event.keys() & {"timestamp_ms", "model_call_id"}
             return settled + self._flush(text, closes=closes) if text else settled
@@ -130,6 +139,19 @@ class DeltaTracker:
     def _forget_pending(self) -> None:
         self._flushed = self._said.tell()
         self._pending_units = 0
+
+
+def _unquoted(deltas: Sequence[bytes]) -> str:
+    """What stands in JSON strings, of which the quotation marks were cut off."""
+    joined = b"".join(deltas)
+    if joined.isascii():
+        return str(orjson.loads(b'"%b"' % joined))
+    strings = b'["%b"]' % b'","'.join(deltas)
+    try:
+        texts: list[str] = orjson.loads(strings)
+    except orjson.JSONDecodeError:  # not UTF-8, and then each delta has its own problems
+        texts = json.loads(strings.decode("utf-8", "replace"))
+    return "".join(texts)
 
 
 def _joined(text: str) -> str:

@@ -49,7 +49,7 @@ class Attempt:
 
     child: Child | None = None
     is_warm: bool = False
-    stream: AgentStream = field(default_factory=lambda: AgentStream(partial=True))
+    stream: AgentStream = field(default_factory=AgentStream)
     # When it got its prompt; None once its output has begun.
     prompted_at: float | None = None
 

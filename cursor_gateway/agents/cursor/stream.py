@@ -70,9 +70,9 @@ _ERROR_AS_ANSWER = re.compile(r"Error: (?:Retriable|ActionRequired|NonRetriable)
 
 
 class AgentStream:
-    def __init__(self, *, partial: bool) -> None:
+    def __init__(self) -> None:
         self._lines = LineBuffer()
-        self._tracker = DeltaTracker(partial=partial)
+        self._tracker = DeltaTracker()
         self._text = _Words(TextDelta)
         self._thinking = _Words(ThinkingDelta)
         self._noise: deque[str] = deque(maxlen=_NOISE_LINES)
@@ -162,15 +162,8 @@ class AgentStream:
         self._take_deltas(deltas[taken:], events)
 
     def _take_deltas(self, deltas: list[bytes], events: list[AgentEvent]) -> None:
-        if not deltas or self.finished:
-            return
-        # No text has more units than its JSON has bytes.
-        longest = max(map(len, deltas))
-        for at, delta in enumerate(deltas):
-            if self._tracker.has_more_than(longest):
-                self._say(self._tracker.more(_text_of(deltas[at:])), events)
-                return
-            self._say(self._tracker.delta(_text_of([delta])), events)
+        if not self.finished:
+            self._say(self._tracker.deltas(deltas), events)
 
     def _take_others(self, lines: bytes, events: list[AgentEvent]) -> None:
         # A line that stands alone is not copied: it may be long.
@@ -254,19 +247,6 @@ class AgentStream:
             announced = self._open_calls.pop(call_id, {})
             result = _object(call.get("result"))
             events.append(AgentCallDone(tool, arguments or announced, result, call_id))
-
-
-def _text_of(deltas: list[bytes]) -> str:
-    """What stands in JSON strings, of which the quotation marks were cut off."""
-    joined = b"".join(deltas)
-    if joined.isascii():
-        return str(orjson.loads(b'"%b"' % joined))
-    strings = b'["%b"]' % b'","'.join(deltas)
-    try:
-        texts: list[str] = orjson.loads(strings)
-    except orjson.JSONDecodeError:  # not UTF-8, and then each delta has its own faults
-        texts = json.loads(strings.decode("utf-8", "replace"))
-    return "".join(texts)
 
 
 def _parsed_leniently(line: str) -> object:
