@@ -94,7 +94,6 @@ READS = {
     "dialects.error_status._PATTERNS": "the client",
     "doctor.checks._DIGITS": "installed packages",
     "doctor.checks._REQUIREMENT": "installed packages, match",
-    "doctor.checks._VARIABLE": "the gateway",
     "doctor.clients._REFERENCE": "files of other programs, match",
     "doctor.versions._DATE": "the agent",
     "journal.record._PRODUCT": "the client",

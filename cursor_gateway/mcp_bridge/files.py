@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cursor_gateway import foreign_files
-from cursor_gateway.mcp_bridge.config import ConfigFile, Configured, parse
+from cursor_gateway.mcp_bridge.config import ConfigFile, Configured, ConfigWarning, parse
 from cursor_gateway.settings import Settings
 
 _NAMES = ("opencode.json", "opencode.jsonc")
@@ -16,17 +16,18 @@ _NAMES = ("opencode.json", "opencode.jsonc")
 def read_configuration(settings: Settings, env: Mapping[str, str]) -> Configured:
     """All servers that the user and the project name."""
     files: list[ConfigFile] = []
-    warnings: list[str] = []
+    warnings: list[ConfigWarning] = []
     for path, is_opencode in _candidates(settings, env):
         try:
             files.append(ConfigFile(str(path), _own_text(path), is_opencode))
         except FileNotFoundError:
             if path == Path(env.get("OPENCODE_CONFIG") or "/"):
-                warnings.append(f"{path}: named by OPENCODE_CONFIG, but not there")
+                what = "named by OPENCODE_CONFIG, but not there"
+                warnings.append(ConfigWarning(str(path), what, "OPENCODE_CONFIG"))
         except NotADirectoryError:
             continue
         except (OSError, ValueError) as error:
-            warnings.append(f"{path}: cannot be read: {error}")
+            warnings.append(ConfigWarning(str(path), f"cannot be read: {error}"))
     home = _home(env)
     configured = parse(files, env, lambda file, named: _named_text(home, file, named))
     return Configured(configured.servers, (*warnings, *configured.warnings))
