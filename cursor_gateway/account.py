@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from cursor_gateway.agents.cursor.cli import CursorCli
+from cursor_gateway.agents.cursor.files import config_folders
 from cursor_gateway.agents.cursor.texts import ModelList, SignIn
-from cursor_gateway.agents.cursor.transcripts import config_folders
 from cursor_gateway.background import in_background
 from cursor_gateway.core.models import Model, checked, resolve
 from cursor_gateway.errors import (
