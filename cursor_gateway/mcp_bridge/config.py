@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from cursor_gateway.config_files import jsonc
+
 Transport = Literal["auto", "http", "sse"]
 
 _REMOTE_TYPES: Mapping[str, Transport] = {
@@ -161,7 +163,7 @@ def parse(
 
 def _entries(file: ConfigFile, warnings: list[ConfigWarning]) -> Iterator[_Entry]:
     try:
-        document = json.loads(_without_comments(file.text.removeprefix("\ufeff")))
+        document = jsonc.loads(file.text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         warnings.append(ConfigWarning(file.path, f"not valid JSON: {error}"))
         return
@@ -310,19 +312,3 @@ class _Substitution:
         if value is None:
             self._unset[name] = None
         return value or ""
-
-
-# What does not end runs to the end of the text: else each beginning would be searched for its own.
-_STRING = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
-_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_NO_NEWLINE = re.compile(r"[^\n]")
-_TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
-
-
-def _without_comments(text: str) -> str:
-    """JSON, with each character where it was, so that errors name the right place."""
-    return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
-
-
-def _blank(found: re.Match[str]) -> str:
-    return found[1] or _NO_NEWLINE.sub(" ", found[0])
