@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 # Nobody writes this much by hand; a log named by mistake has more.
@@ -25,6 +25,10 @@ class UnusableFile(OSError):
 
     def __str__(self) -> str:
         return str(self.strerror)
+
+
+def home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or Path.home())
 
 
 def read(path: Path, most: int = MAX_BYTES) -> bytes:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cursor_gateway import __version__
+from cursor_gateway.foreign_files import home
 from cursor_gateway.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class RunningGateway:
 
 def state_folder(env: Mapping[str, str]) -> Path:
     """What shall outlive a restart of the machine."""
-    base = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home(), ".local", "state")
+    base = env.get("XDG_STATE_HOME") or home(env) / ".local" / "state"
     return Path(base) / "cursor-gateway"
 
 

@@ -15,7 +15,14 @@ from typing import Any
 
 
 class SettingsError(Exception):
-    """A setting that cannot be used; the message says which, where it stands and what fits."""
+    """A setting that cannot be used; the message says which, where it stands and what fits.
+
+    `variable` is the environment variable that it comes from, if it does.
+    """
+
+    def __init__(self, message: str, variable: str = "") -> None:
+        super().__init__(message)
+        self.variable = variable
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cursor_gateway.findings import EDITOR
 from cursor_gateway.foreign_files import MAX_BYTES
@@ -28,10 +28,27 @@ _PREFIX = "CURSOR_GATEWAY_"
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from: `flag`, `env NAME`, `file PATH` or `default`."""
+
+    kind: Literal["flag", "env", "file", "default"]
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".rstrip()
+
+    @property
+    def variable(self) -> str:
+        return self.name if self.kind == "env" else ""
+
+
+_DEFAULT = Origin("default")
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     settings: Settings
-    # Setting -> where its value came from: `flag`, `env NAME`, `file PATH` or `default`.
-    origins: Mapping[str, str]
+    origins: Mapping[str, Origin]
 
 
 def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = None) -> Loaded:
@@ -42,17 +59,16 @@ def load(flags: Mapping[str, Any], env: Mapping[str, str], file: Path | None = N
     path = file or config_file(env)
     written = _read(path, required=file is not None or bool(env.get(CONFIG_VARIABLE)))
     values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
+    origins: dict[str, Origin] = {}
     for name, spec in FIELDS.items():
-        variable = spec.env
         if flags.get(name) is not None:
-            value, origin = flags[name], "flag"
-        elif env.get(variable):
-            value, origin = env[variable], f"env {variable}"
+            value, origin = flags[name], Origin("flag")
+        elif env.get(spec.env):
+            value, origin = env[spec.env], Origin("env", spec.env)
         elif name in written:
-            value, origin = written[name], f"file {path}"
+            value, origin = written[name], Origin("file", str(path))
         else:
-            origins[name] = "default"
+            origins[name] = _DEFAULT
             continue
         values[name] = _convert(spec, value, origin)
         origins[name] = origin
@@ -128,21 +144,22 @@ def _check_names(env: Mapping[str, str]) -> None:
             setting = name.removeprefix(_PREFIX).lower()
             near = difflib.get_close_matches(setting, FIELDS, n=1)
             suggestion = f" Did you mean {FIELDS[near[0]].env}?" if near else ""
-            raise SettingsError(f"There is no setting by that name (env {name}).{suggestion}")
+            complaint = f"There is no setting by that name (env {name}).{suggestion}"
+            raise SettingsError(complaint, name)
 
 
-def _convert(spec: Setting, value: Any, origin: str) -> Any:
+def _convert(spec: Setting, value: Any, origin: Origin) -> Any:
+    def wrong(words: str) -> SettingsError:
+        return SettingsError(f"{spec.name} ({origin}) must be {words}.", origin.variable)
+
     try:
         converted = _CONVERTERS[spec.kind](value)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        kind = _KINDS[spec.kind]
-        raise SettingsError(f"{spec.name} ({origin}) must be {kind}, not {value!r}.") from None
-    limits = spec.limits
-    if limits and not limits.allow(converted):
-        raise SettingsError(f"{spec.name} ({origin}) must be {limits}, not {converted}.")
+        raise wrong(f"{_KINDS[spec.kind]}, not {value!r}") from None
+    if spec.limits and not spec.limits.allow(converted):
+        raise wrong(f"{spec.limits}, not {converted}")
     if spec.choices and converted not in spec.choices:
-        choices = ", ".join(spec.choices)
-        raise SettingsError(f"{spec.name} ({origin}) must be one of {choices}, not {value!r}.")
+        raise wrong(f"one of {', '.join(spec.choices)}, not {value!r}")
     return converted
 
 
@@ -203,15 +220,19 @@ _KINDS: Mapping[str, str] = {
 }
 
 
-def _check(settings: Settings, origins: Mapping[str, str]) -> None:
+def _check(settings: Settings, origins: Mapping[str, Origin]) -> None:
     def wrong(name: str, words: str) -> SettingsError:
-        return SettingsError(f"{name} ({origins.get(name, 'as it runs')}) {words}.")
+        where = origins.get(name, "as it runs")
+        return SettingsError(f"{name} ({where}) {words}.", _variable(name))
+
+    def _variable(name: str) -> str:
+        return origins[name].variable if name in origins else ""
 
     if settings.workspace and not Path(settings.workspace).expanduser().is_dir():
         raise wrong("workspace", f"names {settings.workspace}, which is no directory")
     if not settings.is_loopback and not settings.api_key:
         way = "set CURSOR_GATEWAY_API_KEY or pass --api-key"
-        if origins.get("host") == "env HOST":
+        if _variable("host") == "HOST":
             # Shells and package managers set it for purposes of their own.
             way += ". If that HOST is not meant for the gateway, `unset HOST`, or "
             way += "serve with --host 127.0.0.1"

@@ -15,7 +15,7 @@ from cursor_gateway import errors
 from cursor_gateway.agents.cursor.cli import CursorCli
 from cursor_gateway.agents.cursor.native_tools import TABLE
 from cursor_gateway.cli.main import cli
-from cursor_gateway.clients.table import CLIENTS
+from cursor_gateway.clients import CLIENTS
 from cursor_gateway.dialects.error_status import HABITS, SDKS, SHOWN, Habit
 from cursor_gateway.doctor.checks import in_order
 from cursor_gateway.journal.metrics import FAMILIES, PREFIX

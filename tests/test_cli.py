@@ -34,7 +34,7 @@ def test_help_loads_nothing_heavy(fake: FakeAgent) -> None:
         "import sys; from cursor_gateway.cli.main import cli\n"
         "cli.main(['--help'], standalone_mode=False)\n"
         "heavy = {'asyncio', 'aiohttp', 'mcp', 'rich', 'jsonschema', 'orjson', 'yaml', 'tomlkit',\n"
-        "         'cursor_gateway.clients.table', 'cursor_gateway.cli.supervisors'}\n"
+        "         'cursor_gateway.clients', 'cursor_gateway.cli.supervisors'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )

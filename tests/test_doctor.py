@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from cursor_gateway.agents.cursor.version_facts import VersionFacts, write_facts
-from cursor_gateway.clients.table import CLIENTS
+from cursor_gateway.clients import CLIENTS
 from cursor_gateway.processes import tree
 from cursor_gateway.running_gateways import running
 from tests.conftest import FakeAgent, eventually

@@ -93,7 +93,7 @@ def test_a_file_of_another_user_is_not_trusted(
         monkeypatch.setattr(os, "getuid", lambda: 4242)
     result = found(tmp_path / "home", tmp_path / "project")
     assert result.servers == ()
-    assert "belongs to another user" in result.warnings[0]
+    assert "belongs to another user" in str(result.warnings[0])
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "home/.config/opencode/opencode.json")
     (tmp_path / "opencode.json").write_text(" " * 5_000_000)
     result = found(tmp_path / "home", project, {"OPENCODE_CONFIG": str(tmp_path / "missing")})
-    told = {warning.rpartition("/")[2] for warning in result.warnings}
+    told = {str(warning).rpartition("/")[2] for warning in result.warnings}
     assert len(result.warnings) == 5
     assert "missing: named by OPENCODE_CONFIG, but not there" in told
     assert "opencode.json: cannot be read: it is too long" in told

@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from cursor_gateway import errors, running_gateways
-from cursor_gateway.clients.table import CLIENTS
+from cursor_gateway.clients import CLIENTS
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process
 from tests.test_setup import OF_CLIENTS

@@ -19,7 +19,7 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_pat
     file.write_text("port = 1\nslots = 1\nqueue = 1\n")
     loaded = load({"port": 3, "slots": None}, {"PORT": "2", "CURSOR_GATEWAY_SLOTS": "2"}, file)
     assert (loaded.settings.port, loaded.settings.slots, loaded.settings.queue) == (3, 2, 1)
-    assert [loaded.origins[name] for name in ("port", "slots", "queue", "host")] == [
+    assert [str(loaded.origins[name]) for name in ("port", "slots", "queue", "host")] == [
         "flag",
         "env CURSOR_GATEWAY_SLOTS",
         f"file {file}",

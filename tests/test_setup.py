@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from cursor_gateway.clients import CLIENTS
 from cursor_gateway.clients.client import PROVIDER, Client, Target
 from cursor_gateway.clients.setup import (
     FileChanged,
@@ -29,7 +30,6 @@ from cursor_gateway.clients.setup import (
     undo,
     write,
 )
-from cursor_gateway.clients.table import CLIENTS
 from cursor_gateway.config_files import format_of
 from cursor_gateway.config_files.edits import plain
 from cursor_gateway.core.models import Model

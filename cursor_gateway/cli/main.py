@@ -319,7 +319,8 @@ def show_config(as_json: bool, config_file: Path | None) -> None:
 
 def _config_rows(loaded: Loaded) -> list[tuple[str, str, str]]:
     return [
-        (name, shown(name, getattr(loaded.settings, name)), loaded.origins[name]) for name in FIELDS
+        (name, shown(name, getattr(loaded.settings, name)), str(loaded.origins[name]))
+        for name in FIELDS
     ]
 
 

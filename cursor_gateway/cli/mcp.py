@@ -42,8 +42,8 @@ def mcp() -> None:
 def list_servers(as_json: bool, config_file: Path | None) -> None:
     """Connect every server and list its tools."""
 
-    async def look(bridge: Bridge) -> tuple[list[Any], list[Any], tuple[str, ...]]:
-        return bridge.state(), bridge.listing(), bridge.warnings
+    async def look(bridge: Bridge) -> tuple[list[Any], list[Any], list[str]]:
+        return bridge.state(), bridge.listing(), list(map(str, bridge.warnings))
 
     servers, tools, warnings = _with_bridge(config_file, None, look)
     if as_json:
@@ -147,7 +147,7 @@ async def _look(settings: Settings, only: str | None, look: Callable[[Bridge], A
 def _only(bridge: Bridge, name: str) -> dict[str, Any]:
     for state in bridge.state():
         return state
-    warned = "".join(f"\n{one_line(warning)}" for warning in bridge.warnings)
+    warned = "".join(f"\n{one_line(str(warning))}" for warning in bridge.warnings)
     raise click.UsageError(f"There is no MCP server {name!r} that is enabled.{warned}")
 
 

@@ -33,14 +33,14 @@ class _ClientName(click.ParamType[str]):
     name = "client"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from cursor_gateway.clients.table import CLIENTS
+        from cursor_gateway.clients import CLIENTS
 
         return str(click.Choice(list(CLIENTS)).convert(value, param, ctx))
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[click.shell_completion.CompletionItem]:
-        from cursor_gateway.clients.table import CLIENTS
+        from cursor_gateway.clients import CLIENTS
 
         return click.Choice(list(CLIENTS)).shell_complete(ctx, param, incomplete)
 
@@ -92,8 +92,8 @@ def setup(
     Without CLIENT, show which are installed here and offer to set one up.
     """
     from cursor_gateway import running_gateways
+    from cursor_gateway.clients import CLIENTS
     from cursor_gateway.clients.setup import KeyRefused, SetupError
-    from cursor_gateway.clients.table import CLIENTS
     from cursor_gateway.settings_sources import load
 
     action = _the_action(actions, client, args)
@@ -208,8 +208,8 @@ async def _listed_by_agent(settings: Settings) -> tuple[Model, ...]:
 
 
 def _overview(base_url: str, settings: Settings, as_json: bool) -> None:
+    from cursor_gateway.clients import CLIENTS
     from cursor_gateway.clients.setup import points
-    from cursor_gateway.clients.table import CLIENTS
 
     rows = [
         {
@@ -229,7 +229,7 @@ def _overview(base_url: str, settings: Settings, as_json: bool) -> None:
 
 
 def _offer(installed: list[str], base_url: str, settings: Settings) -> None:
-    from cursor_gateway.clients.table import CLIENTS
+    from cursor_gateway.clients import CLIENTS
 
     if not (installed and sys.stdin.isatty() and sys.stdout.isatty()):
         say()

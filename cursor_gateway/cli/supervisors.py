@@ -59,7 +59,7 @@ class Keeper(Protocol):
 
 class Systemd:
     def file(self, env: Env) -> Path:
-        base = env.get("XDG_CONFIG_HOME") or Path(_home(env), ".config")
+        base = env.get("XDG_CONFIG_HOME") or Path(foreign_files.home(env), ".config")
         return Path(base) / "systemd" / "user" / f"{NAME}.service"
 
     def text(self, wanted: Wanted, env: Env) -> str:
@@ -105,7 +105,7 @@ WantedBy=default.target
 
 class Launchd:
     def file(self, env: Env) -> Path:
-        return Path(_home(env), "Library", "LaunchAgents", f"{_LABEL}.plist")
+        return Path(foreign_files.home(env), "Library", "LaunchAgents", f"{_LABEL}.plist")
 
     def text(self, wanted: Wanted, env: Env) -> str:
         job = {
@@ -208,12 +208,8 @@ def _escaped(word: str) -> str:
 
 
 def _launchd_log(env: Env) -> Path:
-    return Path(_home(env), "Library", "Logs", f"{NAME}.log")
+    return Path(foreign_files.home(env), "Library", "Logs", f"{NAME}.log")
 
 
 def _domain() -> str:
     return f"gui/{os.getuid()}"
-
-
-def _home(env: Env) -> Path:
-    return Path(env.get("HOME") or Path.home())

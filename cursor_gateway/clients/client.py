@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cursor_gateway.core.models import Model
+from cursor_gateway.foreign_files import home
 
 Env = Mapping[str, str]
 
@@ -23,6 +24,8 @@ KEY_PLACEHOLDER = "YOUR-GATEWAY-KEY"
 PROVIDER = "cursor-gateway"
 # Put in the place of the file that a start without any change to the user's files needs.
 FILE = "{file}"
+# Cursor does not tell the sizes of its models; these fit all that it had when this was written.
+CONTEXT, OUTPUT = 200_000, 32_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +116,17 @@ def _text(values: list[Any]) -> str | None:
 def _entries(values: list[Any]) -> list[Mapping[str, Any]]:
     flat = [entry for value in values for entry in (value if isinstance(value, list) else [value])]
     return [entry for entry in flat if isinstance(entry, Mapping)]
+
+
+def below(variable: str, default: str, *names: str) -> Callable[[Env], Path]:
+    """A file in the folder that `variable` names, else in `default` of the home directory."""
+
+    def path(env: Env) -> Path:
+        folder = Path(env[variable]) if env.get(variable) else home(env) / default
+        return folder.joinpath(*names)
+
+    return path
+
+
+def first_existing(paths: list[Path], otherwise: Path) -> Path:
+    return next((path for path in paths if path.exists()), otherwise)

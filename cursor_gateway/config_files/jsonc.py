@@ -1,4 +1,7 @@
-"""JSON with comments and trailing commas, as editors and coding agents write it."""
+"""JSON with comments and trailing commas, as editors and coding agents write it.
+
+`loads` is for those who only want its values; `Jsonc` knows where each of them stands.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,22 @@ _WORD = re.compile(r"[^\s,:\[\]{}/\"]+")
 _REMARK = re.compile(r"[ \t]*(?://[^\n\r]*|/\*[^\n\r]*?\*/)")
 _REST_OF_LINE = re.compile(r"[ \t]*(?:\r?\n|\Z)")
 _INDENT = re.compile(r"[{\[][^\S\n]*\r?\n([ \t]+)")
+# A string without its end runs to the end of the text; else the search for an end would begin again
+# at each quotation mark, in quadratic time.
+_STRING_OR_REST = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
+_COMMENT = re.compile(rf"({_STRING_OR_REST})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_NO_NEWLINE = re.compile(r"[^\n]")
+_TRAILING_COMMA = re.compile(rf"({_STRING_OR_REST})|,(?=\s*[}}\]])", re.DOTALL)
+
+
+def loads(text: str) -> Any:
+    """As `json.loads`, with its errors: each character is at its old place, so that they name the
+    right line."""
+    return json.loads(_TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text)))
+
+
+def _blank(found: re.Match[str]) -> str:
+    return found[1] or _NO_NEWLINE.sub(" ", found[0])
 
 
 class Jsonc(SplicedText):

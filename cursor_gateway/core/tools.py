@@ -131,7 +131,7 @@ def fit(
     for name in _required(tool.schema):
         if not isinstance(fitted.get(name), str) and _only_describes(name, known):
             # A sentence of our own where there is none, or the schema wants one of another form.
-            is_usable = description and not judge.problem_with_parameter(name, description)
+            is_usable = description and judge.allows(name, description)
             fitted[name] = description if is_usable else f"Call the {tool.name} tool"
     if exactly or could_destroy(tool):
         return fitted, judge.problem_with(fitted, _that_counts(known, exactly=exactly))
@@ -157,23 +157,24 @@ class _Judge:
     def problem_with(
         self, arguments: Mapping[str, Any], counts: Callable[[json_schema.Violation], bool]
     ) -> str:
-        return self._problem(arguments, (), counts)
+        violation = self._violation(arguments, (), counts)
+        return json_schema.sentence(violation) if violation else ""
 
-    def problem_with_parameter(self, name: str, value: Any) -> str:
-        return self._problem(value, ("properties", name), lambda _: True)
+    def allows(self, name: str, value: Any) -> bool:
+        """Whether the parameter `name` may have this value."""
+        return self._violation(value, ("properties", name), lambda _: True) is None
 
-    def _problem(
+    def _violation(
         self, value: Any, below: tuple[str, ...], counts: Callable[[json_schema.Violation], bool]
-    ) -> str:
+    ) -> json_schema.Violation | None:
         if self._schema is None:
-            return ""
+            return None
         try:
-            violation = json_schema.first_violation(
+            return json_schema.first_violation(
                 value, self._schema, self._steps, below=below, counts=counts
             )
         except json_schema.NotJudged:
-            return ""
-        return json_schema.sentence(violation) if violation else ""
+            return None
 
 
 def could_destroy(tool: ToolSpec) -> bool:
@@ -213,7 +214,7 @@ def _is_left_out(name: str, value: Any, schema: Mapping[str, Any], judge: _Judge
         return False
     properties = schema.get("properties")
     is_known = isinstance(properties, dict) and isinstance(properties.get(name), dict)
-    return is_known and bool(judge.problem_with_parameter(name, None))
+    return is_known and not judge.allows(name, None)
 
 
 def _required(schema: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ from cursor_gateway.doctor.examination import DoctorContext
 from cursor_gateway.errors import AgentTimedOut, ModelNotFound
 from cursor_gateway.findings import EDITOR, Check, Finding, Row
 from cursor_gateway.mcp_bridge.bridge import Bridge
+from cursor_gateway.mcp_bridge.config import ConfigWarning
 from cursor_gateway.processes import tree
 from cursor_gateway.running_gateways import RunningGateway, state_folder
 from cursor_gateway.settings import SettingsError
@@ -33,17 +34,15 @@ from cursor_gateway.settings_sources import config_file, undo_command
 
 HEALTH_SECONDS = 3.0
 
-_VARIABLE = re.compile(r"\(env (\w+)\)")
 _DIGITS = re.compile(r"\d+")
 _REQUIREMENT = re.compile(r"([\w.-]++).*?>=([\d.]+)")
 
 
 def settings_fault(error: SettingsError, file: Path | None, env: Mapping[str, str]) -> Finding:
     """Without settings there is nothing to look at, so this is no check of the table."""
-    named = _VARIABLE.search(str(error))
     path = file or config_file(env)
-    if named:
-        fix = f"unset {named[1]}"
+    if error.variable:
+        fix = f"unset {error.variable}"
     elif file is None and not path.exists():
         fix = "unset CURSOR_GATEWAY_CONFIG"
     else:
@@ -239,11 +238,10 @@ async def mcp_servers(context: DoctorContext) -> Sequence[Finding]:
     return found or [Finding("ok", "none are configured")]
 
 
-def _warned(warning: str) -> Finding:
-    path = warning.partition(": ")[0]
-    is_named = "OPENCODE_CONFIG" in warning
-    fix = "unset OPENCODE_CONFIG" if is_named else f"{EDITOR} {shlex.quote(path)}"
-    return Finding("fault", warning, fix=fix)
+def _warned(warning: ConfigWarning) -> Finding:
+    edit = f"{EDITOR} {shlex.quote(warning.path)}"
+    fix = f"unset {warning.variable}" if warning.variable else edit
+    return Finding("fault", str(warning), fix=fix)
 
 
 async def strays(context: DoctorContext) -> Sequence[Finding]:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cursor_gateway import running_gateways
-from cursor_gateway.clients import setup
+from cursor_gateway.clients import CLIENTS, setup
 from cursor_gateway.clients.client import KEY_VARIABLE, NO_KEY, Client
-from cursor_gateway.clients.table import CLIENTS
 from cursor_gateway.doctor.examination import DoctorContext
 from cursor_gateway.findings import EDITOR, Finding
 

@@ -14,7 +14,7 @@ import orjson
 
 from cursor_gateway.background import in_background
 from cursor_gateway.core.conversation import ToolCall, ToolResult, ToolSpec
-from cursor_gateway.mcp_bridge.config import LocalServer, Selection, Server
+from cursor_gateway.mcp_bridge.config import ConfigWarning, LocalServer, Selection, Server
 from cursor_gateway.mcp_bridge.files import read_configuration
 from cursor_gateway.mcp_bridge.names import server_parts, tool_names
 from cursor_gateway.mcp_bridge.results import content_of, failure
@@ -58,7 +58,7 @@ class Bridge:
         # By their part of the tools' names.
         self._servers: dict[str, McpServer] = {}
         self._tools: dict[str, BridgedTool] = {}
-        self.warnings: tuple[str, ...] = ()
+        self.warnings: tuple[ConfigWarning, ...] = ()
         # (server, `done` or `failed`) -> how many.
         self.calls: Counter[tuple[str, ...]] = Counter()
 

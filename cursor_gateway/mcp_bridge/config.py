@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from cursor_gateway.config_files import jsonc
+
 Transport = Literal["auto", "http", "sse"]
 
 _REMOTE_TYPES: Mapping[str, Transport] = {
@@ -75,9 +77,21 @@ Server = LocalServer | RemoteServer
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigWarning:
+    """What is wrong in the file at `path`; `variable` names it, where the variable is wrong."""
+
+    path: str
+    what: str
+    variable: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
 class Configured:
     servers: tuple[Server, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[ConfigWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +130,9 @@ class _Entry:
     # Another file that changes some of its fields.
     changed_in: str = ""
 
-    def warning(self, what: str) -> str:
+    def warning(self, what: str) -> ConfigWarning:
         also = f" (changed in {self.changed_in})" if self.changed_in else ""
-        return f"{self.file.path}: {self.section}.{self.name}{also}: {what}"
+        return ConfigWarning(self.file.path, f"{self.section}.{self.name}{also}: {what}")
 
 
 def parse(
@@ -129,7 +143,7 @@ def parse(
     `read(path, named)` is the text of the file that the configuration file at `path` names.
     """
     entries: dict[str, _Entry] = {}
-    warnings: list[str] = []
+    warnings: list[ConfigWarning] = []
     for file in files:
         for entry in _entries(file, warnings):
             entries[entry.name] = _overriding(entry, entries.get(entry.name))
@@ -147,21 +161,22 @@ def parse(
     return Configured(tuple(servers), tuple(warnings))
 
 
-def _entries(file: ConfigFile, warnings: list[str]) -> Iterator[_Entry]:
+def _entries(file: ConfigFile, warnings: list[ConfigWarning]) -> Iterator[_Entry]:
     try:
-        document = json.loads(_without_comments(file.text.removeprefix("\ufeff")))
+        document = jsonc.loads(file.text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        warnings.append(f"{file.path}: not valid JSON: {error}")
+        warnings.append(ConfigWarning(file.path, f"not valid JSON: {error}"))
         return
     for section, listed in _sections(document):
         if not isinstance(listed, dict):
-            warnings.append(f"{file.path}: {section}: must be an object")
+            warnings.append(ConfigWarning(file.path, f"{section}: must be an object"))
             continue
         for name, fields in listed.items():
             if isinstance(fields, dict):
                 yield _Entry(file, section, name, fields)
             else:
-                warnings.append(f"{file.path}: {section}.{name}: must be an object")
+                what = f"{section}.{name}: must be an object"
+                warnings.append(ConfigWarning(file.path, what))
 
 
 def _sections(document: object) -> Iterator[tuple[str, object]]:
@@ -297,19 +312,3 @@ class _Substitution:
         if value is None:
             self._unset[name] = None
         return value or ""
-
-
-# What does not end runs to the end of the text: else each beginning would be searched for its own.
-_STRING = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
-_COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_NO_NEWLINE = re.compile(r"[^\n]")
-_TRAILING_COMMA = re.compile(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
-
-
-def _without_comments(text: str) -> str:
-    """JSON, with each character where it was, so that errors name the right place."""
-    return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
-
-
-def _blank(found: re.Match[str]) -> str:
-    return found[1] or _NO_NEWLINE.sub(" ", found[0])

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from cursor_gateway import foreign_files
-from cursor_gateway.mcp_bridge.config import ConfigFile, Configured, parse
+from cursor_gateway.agents.cursor.files import mcp_file
+from cursor_gateway.mcp_bridge.config import ConfigFile, Configured, ConfigWarning, parse
 from cursor_gateway.settings import Settings
 
 _NAMES = ("opencode.json", "opencode.jsonc")
@@ -16,18 +17,19 @@ _NAMES = ("opencode.json", "opencode.jsonc")
 def read_configuration(settings: Settings, env: Mapping[str, str]) -> Configured:
     """All servers that the user and the project name."""
     files: list[ConfigFile] = []
-    warnings: list[str] = []
+    warnings: list[ConfigWarning] = []
     for path, is_opencode in _candidates(settings, env):
         try:
             files.append(ConfigFile(str(path), _own_text(path), is_opencode))
         except FileNotFoundError:
             if path == Path(env.get("OPENCODE_CONFIG") or "/"):
-                warnings.append(f"{path}: named by OPENCODE_CONFIG, but not there")
+                what = "named by OPENCODE_CONFIG, but not there"
+                warnings.append(ConfigWarning(str(path), what, "OPENCODE_CONFIG"))
         except NotADirectoryError:
             continue
         except (OSError, ValueError) as error:
-            warnings.append(f"{path}: cannot be read: {error}")
-    home = _home(env)
+            warnings.append(ConfigWarning(str(path), f"cannot be read: {error}"))
+    home = foreign_files.home(env)
     configured = parse(files, env, lambda file, named: _named_text(home, file, named))
     return Configured(configured.servers, (*warnings, *configured.warnings))
 
@@ -38,11 +40,11 @@ def project_directory(settings: Settings) -> Path:
 
 def _candidates(settings: Settings, env: Mapping[str, str]) -> Iterator[tuple[Path, bool]]:
     """From the weakest to the strongest, and whether it is OpenCode's."""
-    home, folders = _home(env), _project_folders(project_directory(settings).resolve())
+    home, folders = foreign_files.home(env), _project_folders(project_directory(settings).resolve())
     if settings.mcp_other_files:
-        yield home / ".cursor" / "mcp.json", False
+        yield mcp_file(home), False
         for folder in folders:
-            yield folder / ".cursor" / "mcp.json", False
+            yield mcp_file(folder), False
             yield folder / ".mcp.json", False
     bases = [home / ".config"]
     if named := env.get("XDG_CONFIG_HOME"):
@@ -82,7 +84,3 @@ def _named_text(home: Path, file: str, named: str) -> str:
 
 def _text(path: Path) -> str:
     return foreign_files.read(path).decode()
-
-
-def _home(env: Mapping[str, str]) -> Path:
-    return Path(env.get("HOME") or Path.home())

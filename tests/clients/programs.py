@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cursor_gateway.clients import CLIENTS
 from cursor_gateway.clients.client import NO_KEY, PROVIDER, Target
-from cursor_gateway.clients.table import CLIENTS
 from cursor_gateway.core.models import AUTO, Model
 from tests.conftest import Client
 

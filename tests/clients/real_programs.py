@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway.clients import CLIENTS
 from cursor_gateway.clients.client import PROVIDER
-from cursor_gateway.clients.table import CLIENTS
 from tests.clients.programs import PROGRAMS, ROOT, Program, desk
 from tests.conftest import Client, FakeAgent, Start
 

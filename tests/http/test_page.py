@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cursor_gateway.clients.table import CLIENTS
+from cursor_gateway.clients import CLIENTS
 from cursor_gateway.journal.record import Record
 from cursor_gateway.web import live_events
 from cursor_gateway.web.routes.page import FILES

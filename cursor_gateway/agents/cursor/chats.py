@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cursor_gateway.agents.cursor.transcripts import chats_name, config_folders
+from cursor_gateway.agents.cursor.files import config_folders
+from cursor_gateway.agents.cursor.transcripts import chats_name
 from cursor_gateway.agents.cursor.version_facts import KnownVersions
 from cursor_gateway.workspaces import Workspace
 

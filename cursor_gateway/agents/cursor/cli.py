@@ -25,6 +25,7 @@ from cursor_gateway.agents import (
 from cursor_gateway.agents.cursor import isolation, remote
 from cursor_gateway.agents.cursor.chats import Chats, StoredChat, least_tokens
 from cursor_gateway.agents.cursor.command_line import CommandLine
+from cursor_gateway.agents.cursor.files import config_folders
 from cursor_gateway.agents.cursor.permissions import agent_reads
 from cursor_gateway.agents.cursor.program import Find, Program, find_cli
 from cursor_gateway.agents.cursor.questions import Questions
@@ -33,7 +34,7 @@ from cursor_gateway.agents.cursor.run_state import Prepared
 from cursor_gateway.agents.cursor.start_times import StartTimes
 from cursor_gateway.agents.cursor.starts import Starts
 from cursor_gateway.agents.cursor.tool_channel import ToolChannel
-from cursor_gateway.agents.cursor.transcripts import Transcripts, config_folders, remove
+from cursor_gateway.agents.cursor.transcripts import Transcripts, remove
 from cursor_gateway.agents.cursor.version_effects import relay_hold, warnings
 from cursor_gateway.agents.cursor.version_facts import KnownVersions, VersionFacts, known_facts
 from cursor_gateway.agents.cursor.warm import WarmAgents

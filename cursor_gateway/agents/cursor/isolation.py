@@ -15,12 +15,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cursor_gateway.agents.cursor.transcripts import (
-    chats_name,
-    config_folders,
-    default_folder,
-    project_names,
-)
+from cursor_gateway.agents.cursor.files import config_folders, default_folder
+from cursor_gateway.agents.cursor.transcripts import chats_name, project_names
 from cursor_gateway.settings import SettingsError
 from cursor_gateway.workspaces import Workspace
 

@@ -41,18 +41,6 @@ _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}")
 Trace = tuple[str, ...]
 
 
-def config_folders(env: Mapping[str, str]) -> list[Path]:
-    """Where a CLI may keep its files, by what it is told and by default."""
-    home = Path(env.get("HOME", "~")).expanduser()
-    xdg = env.get("XDG_CONFIG_HOME") or home / ".config"
-    return list(dict.fromkeys((default_folder(env), Path(xdg) / "cursor", home / ".cursor")))
-
-
-def default_folder(env: Mapping[str, str]) -> Path:
-    home = Path(env.get("HOME", "~")).expanduser()
-    return Path(env.get("CURSOR_CONFIG_DIR") or home / ".cursor")
-
-
 @lru_cache(maxsize=256)
 def chats_name(directory: str) -> str:
     """The folder, in `chats`, of those that were begun in `directory`."""
@@ -110,6 +98,9 @@ class Transcripts:
     """Those of one gateway's agents."""
 
     def __init__(self, env: Mapping[str, str], state: Path, *, keep: bool) -> None:
+        # Here and not above: as a program this file cannot import the package.
+        from cursor_gateway.agents.cursor.files import config_folders
+
         self._folders = list(map(str, config_folders(env)))
         self._notes = state / "scratch"
         self._keep = keep

@@ -84,8 +84,8 @@ async def _listed(account: Account) -> tuple[Model, ...]:
 
 
 def _clients(base_url: str, models: tuple[Model, ...], key: str, env: Env) -> list[dict[str, Any]]:
+    from cursor_gateway.clients import CLIENTS
     from cursor_gateway.clients.setup import models_for
-    from cursor_gateway.clients.table import CLIENTS
 
     return [
         _set_up(client, Target(base_url, models_for(client, models), key), env)
