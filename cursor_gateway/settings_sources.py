@@ -17,10 +17,10 @@ from cursor_gateway.settings import (
     CONFIG_VARIABLE,
     FIELDS,
     NO_SETTINGS,
-    Setting,
     Settings,
     SettingsError,
 )
+from cursor_gateway.settings_row import Setting
 
 _PREFIX = "CURSOR_GATEWAY_"
 

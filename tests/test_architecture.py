@@ -28,7 +28,7 @@ LAYERS = (
     ("agents",),
     ("workspaces", "scratch", "relay", "processes"),
     ("settings_sources", "running_gateways", "foreign_files", "connections", "request_ids"),
-    ("background", "settings", "dialects", "core", "config_files"),
+    ("background", "settings", "settings_row", "dialects", "core", "config_files"),
     ("errors", "redaction"),
 )
 ORDER = [unit for layer in LAYERS for unit in layer]

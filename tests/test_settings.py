@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.processes import tree
-from cursor_gateway.settings import FIELDS, Setting, Settings, SettingsError, shown
+from cursor_gateway.settings import FIELDS, Settings, SettingsError, shown
+from cursor_gateway.settings_row import Setting
 from cursor_gateway.settings_sources import config_file, load
 
 
