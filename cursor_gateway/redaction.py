@@ -72,6 +72,11 @@ def _forms(secret: str) -> tuple[str, ...]:
 OUTGOING = Redaction()
 
 
+def masked(text: str, secret: str) -> str:
+    """`text` without a secret that the process has not learnt, or that is too short for it."""
+    return text.replace(secret, MASK) if secret else text
+
+
 def named_secrets(values: Mapping[str, str]) -> Iterator[str]:
     """The values whose names say that they are secret, such as those of variables and headers."""
     for name, value in values.items():

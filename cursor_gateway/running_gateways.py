@@ -109,8 +109,12 @@ def base_url(settings: Settings, env: Mapping[str, str]) -> str:
     if found := running(env):
         same = [presence for presence in found if presence.port == settings.port]
         return (same or found)[-1].base_url
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{settings.port}/v1"
+    return url_of(settings.host, settings.port)
+
+
+def url_of(host: str, port: int) -> str:
+    """What clients are configured with."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
 
 
 def _is_locked(path: Path) -> bool:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from cursor_gateway.redaction import MASK
+from cursor_gateway.settings_row import Limits, Setting, setting
 
 
 class SettingsError(Exception):
@@ -25,27 +28,6 @@ class SettingsError(Exception):
         self.variable = variable
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Which numbers a setting may have."""
-
-    least: float
-    most: float
-    unit: str = ""
-    # Whether `least` itself is too little.
-    is_open: bool = False
-
-    def allow(self, number: float) -> bool:
-        """Never what is no number at all, which compares with nothing."""
-        is_enough = self.least < number if self.is_open else self.least <= number
-        return is_enough and number <= self.most
-
-    def __str__(self) -> str:
-        if self.is_open:
-            return f"more than {self.least} and at most {self.most}"
-        return f"between {self.least} and {self.most}"
-
-
 # What is longer is no time-out, and may be no number that can be counted with.
 _TEN_YEARS = 10 * 365 * 86_400
 _SECONDS = Limits(0, _TEN_YEARS, "seconds", is_open=True)
@@ -55,49 +37,6 @@ _MEGABYTES = Limits(1, 10**9, "megabytes")
 _MEGABYTES_OR_NONE = Limits(0, 10**9, "megabytes")
 _COUNT = Limits(1, 10**9)
 _COUNT_OR_NONE = Limits(0, 10**9)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One row of the table."""
-
-    default: Any
-    env: str
-    help: str
-    limits: Limits | None
-    choices: tuple[str, ...]
-    secret: bool
-    # Whether a running gateway takes it over on SIGHUP. The rest is bound to what was started with
-    # it: the socket, the slots, the agent and its directories.
-    reloads: bool
-    # Both come from the field of `Settings`: `port`, and its type as it is written there, `int`.
-    name: str = ""
-    kind: str = ""
-
-    @property
-    def flag(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
-
-    @property
-    def unit(self) -> str:
-        return self.limits.unit if self.limits else ""
-
-
-def setting(
-    default: Any,
-    env: str,
-    help: str,
-    limits: Limits | None = None,
-    *,
-    choices: tuple[str, ...] = (),
-    secret: bool = False,
-    reloads: bool = False,
-) -> Any:
-    """`limits` is for numbers, and each of them has some."""
-    row = {"row": Setting(default, env, help, limits, choices, secret, reloads)}
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata=row)
-    return field(default=default, metadata=row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +336,7 @@ NO_SETTINGS = (CONFIG_VARIABLE, "CURSOR_GATEWAY_RUN")
 def shown(name: str, value: Any) -> str:
     """A value as people may see it."""
     if FIELDS[name].secret:
-        return "***" if value else ""
+        return MASK if value else ""
     if isinstance(value, Mapping):
         return ",".join(f"{key}={target}" for key, target in value.items())
     if isinstance(value, tuple):

@@ -19,10 +19,10 @@ from cursor_gateway.settings import (
     CONFIG_VARIABLE,
     FIELDS,
     NO_SETTINGS,
-    Setting,
     Settings,
     SettingsError,
 )
+from cursor_gateway.settings_row import Setting
 
 _PREFIX = "CURSOR_GATEWAY_"
 
@@ -231,7 +231,7 @@ def _check(settings: Settings, origins: Mapping[str, Origin]) -> None:
     if settings.workspace and not Path(settings.workspace).expanduser().is_dir():
         raise wrong("workspace", f"names {settings.workspace}, which is no directory")
     if not settings.is_loopback and not settings.api_key:
-        way = "set CURSOR_GATEWAY_API_KEY or pass --api-key"
+        way = f"set {FIELDS['api_key'].env} or pass {FIELDS['api_key'].flag}"
         if _variable("host") == "HOST":
             # Shells and package managers set it for purposes of their own.
             way += ". If that HOST is not meant for the gateway, `unset HOST`, or "

@@ -19,7 +19,8 @@ from cursor_gateway.clients import CLIENTS
 from cursor_gateway.dialects.error_status import HABITS, SDKS, SHOWN, Habit
 from cursor_gateway.doctor.checks import in_order
 from cursor_gateway.journal.metrics import FAMILIES, PREFIX
-from cursor_gateway.settings import FIELDS, Setting, shown
+from cursor_gateway.settings import FIELDS, shown
+from cursor_gateway.settings_row import Setting
 from docs.symptoms import GROUPS, Symptom
 
 DOCS = Path(__file__).parent

@@ -29,7 +29,7 @@ LAYERS = (
     ("agents",),
     ("workspaces", "relay", "processes", "scratch"),
     ("settings_sources", "running_gateways", "foreign_files", "connections", "request_ids"),
-    ("background", "settings", "dialects", "core", "config_files"),
+    ("background", "settings", "settings_row", "dialects", "core", "config_files"),
     ("findings", "errors", "redaction"),
 )
 ORDER = [unit for layer in LAYERS for unit in layer]

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway import settings
 from cursor_gateway.processes import tree
-from cursor_gateway.settings import FIELDS, Setting, Settings, SettingsError, shown
+from cursor_gateway.settings import FIELDS, NO_SETTINGS, Settings, SettingsError, shown
+from cursor_gateway.settings_row import Setting
 from cursor_gateway.settings_sources import config_file, load
 
 
@@ -155,3 +157,13 @@ def test_every_setting_has_a_name_of_its_own_and_a_sentence() -> None:
     assert shown("debug", True) == "true"
     assert shown("api_key", "x") == "***" and shown("api_key", "") == ""
     assert Settings().is_loopback
+
+
+def test_no_message_names_a_variable_that_the_table_does_not_know() -> None:
+    package = Path(settings.__file__).parent
+    named = {
+        name
+        for path in package.rglob("*.py")
+        for name in re.findall(r"\bCURSOR_GATEWAY_[A-Z_]*[A-Z]\b", path.read_text())
+    }
+    assert named <= {spec.env for spec in FIELDS.values()}.union(NO_SETTINGS)

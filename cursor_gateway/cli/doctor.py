@@ -19,7 +19,8 @@ from cursor_gateway.cli.terminal import (
     say_styled,
     working,
 )
-from cursor_gateway.settings import Limits, Settings, SettingsError
+from cursor_gateway.settings import Settings, SettingsError
+from cursor_gateway.settings_row import Limits
 from cursor_gateway.settings_sources import load
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ from cursor_gateway.cli.terminal import (
     show_error,
 )
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.settings import FIELDS, Setting, Settings, SettingsError, shown
+from cursor_gateway.settings import FIELDS, Settings, SettingsError, shown
+from cursor_gateway.settings_row import Setting
 from cursor_gateway.settings_sources import Loaded, load
 
 if TYPE_CHECKING:

@@ -321,9 +321,11 @@ def _diff(change: Plan, key: str) -> list[str]:
     """Of what people may see: a key is not for the screen."""
     import difflib
 
-    from cursor_gateway.clients.setup import masked
+    from cursor_gateway.clients.client import NO_KEY
+    from cursor_gateway.redaction import masked
 
-    old, new = (masked((text or b"").decode(), key).splitlines()
+    secret = "" if key == NO_KEY else key
+    old, new = (masked((text or b"").decode(), secret).splitlines()
                 for text in (change.before, change.after))  # fmt: skip
     name = str(change.path)
     first = name if change.before is not None else "/dev/null"

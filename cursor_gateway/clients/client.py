@@ -10,13 +10,14 @@ from typing import Any
 
 from cursor_gateway.core.models import Model
 from cursor_gateway.foreign_files import home
+from cursor_gateway.settings import FIELDS
 
 Env = Mapping[str, str]
 
 # Most clients refuse an empty key, and the gateway takes any while it has none of its own.
 NO_KEY = "-"
 # The gateway's own key, by the name that the gateway itself reads: it never goes on a command line.
-KEY_VARIABLE = "CURSOR_GATEWAY_API_KEY"
+KEY_VARIABLE = FIELDS["api_key"].env
 # Where the key itself must not stand; no client takes it for a key that works.
 KEY_PLACEHOLDER = "YOUR-GATEWAY-KEY"
 # The name of our provider in every client's configuration. None of them has it built in: oh-my-pi

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from cursor_gateway import foreign_files
-from cursor_gateway.clients.client import FILE, NO_KEY, Client, ConfigFile, Env, Target
+from cursor_gateway.clients.client import FILE, Client, ConfigFile, Env, Target
 from cursor_gateway.config_files import Unreadable, format_of
 from cursor_gateway.core.models import AUTO, Model
 from cursor_gateway.errors import InvalidApiKey, ModelNotFound
@@ -250,11 +250,6 @@ def models_for(client: Client, listed: tuple[Model, ...]) -> tuple[Model, ...]:
     """`auto` first, which becomes the default; the others for those that must know them by name."""
     others = listed if client.lists_models else ()
     return (Model(AUTO, "Auto"), *(model for model in others if model.id != AUTO))
-
-
-def masked(text: str, key: str) -> str:
-    """`text` as people and logs may see it."""
-    return text if key == NO_KEY else text.replace(key, "***")
 
 
 def _undone(kept: Kept, now: bytes | None) -> bytes | None:

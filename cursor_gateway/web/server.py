@@ -30,7 +30,7 @@ from cursor_gateway.gateway import Gateway
 from cursor_gateway.journal.record import NO_STATUS, Record, client_of
 from cursor_gateway.journal.ring import Journal
 from cursor_gateway.processes import resources
-from cursor_gateway.running_gateways import holder
+from cursor_gateway.running_gateways import holder, url_of
 from cursor_gateway.settings import Settings, SettingsError, is_loopback
 from cursor_gateway.settings_sources import load, reloaded
 from cursor_gateway.web.admission import Admission, caller_of, check_content_type
@@ -94,8 +94,7 @@ class Server:
     @property
     def base_url(self) -> str:
         """What clients are configured with."""
-        host = self._settings.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/v1"
+        return url_of(self._settings.host, self.port)
 
     async def start(self) -> None:
         await self._runner.setup()
