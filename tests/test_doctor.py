@@ -20,7 +20,7 @@ import pytest
 
 from cursor_gateway.agents.cursor.version_facts import VersionFacts, write_facts
 from cursor_gateway.clients.table import CLIENTS
-from cursor_gateway.processes import tree
+from cursor_gateway.processes import guardian, tree
 from cursor_gateway.running_gateways import running
 from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process
@@ -365,12 +365,10 @@ def test_strays_are_found(fake: FakeAgent) -> None:
 
 def test_agents_of_a_gateway_that_runs_are_no_strays(fake: FakeAgent) -> None:
     agent = subprocess.Popen(["/bin/sleep", "600"], env={tree.MARK: "cafe.1."})
-    guardian = subprocess.Popen(
-        [sys.executable, "-I", "-S", tree.__file__, "cafe.", str(fake.home / "no")],
-        stdin=subprocess.PIPE,
-    )
+    words = ["cafe.", str(fake.home / "no")]
+    guarding = subprocess.Popen(guardian.command(words), stdin=subprocess.PIPE)
     assert agent.pid not in tree.ownerless()
-    guardian.communicate()  # which ends what it guards
+    guarding.communicate()  # which ends what it guards
     assert agent.wait() == -signal.SIGKILL
 
 

@@ -28,11 +28,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from psutil import Process
+
 from cursor_gateway.background import in_background
-from cursor_gateway.processes import tree
+from cursor_gateway.processes import linux, tree
 from cursor_gateway.processes.family import Family
 from cursor_gateway.processes.readiness import Readiness
-from cursor_gateway.processes.tree import Process
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ class Child:
                 start_new_session=_HAS_TERMINAL,
                 process_group=None if _HAS_TERMINAL else 0,
             )
-            tree.put_number(self.pid, self.mark)
+            linux.put_number(self.pid, self.mark)
         except BaseException:
             self._abandon()
             raise
@@ -316,7 +317,7 @@ class Child:
         self._listening.discard(fd)
 
     def _watch_exit(self) -> None:
-        self._pidfd = tree.pidfd_of(self.pid)
+        self._pidfd = linux.pidfd_of(self.pid)
         if self._pidfd >= 0:
             self._readiness.watch(self._pidfd, self._look_for_exit)
         else:

@@ -9,15 +9,16 @@ import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from psutil import Process
+
 from cursor_gateway.agents.cursor.transcripts import ROOT_PREFIX, Transcripts
 from cursor_gateway.background import in_background
 from cursor_gateway.errors import AgentFailed, OutOfResources
-from cursor_gateway.processes import resources, tree
+from cursor_gateway.processes import linux, resources, tree
 from cursor_gateway.processes.child import Child, Command
 from cursor_gateway.processes.family import SWEEP_INTERVAL, SWEEPS
 from cursor_gateway.processes.guardian import Guardian
 from cursor_gateway.processes.readiness import Readiness
-from cursor_gateway.processes.tree import Process
 from cursor_gateway.scratch import Scratch
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Children:
         self.scratch = self.root.path
         self.transcripts = transcripts
         transcripts.begin(self.scratch)
-        tree.adopt_orphans()
+        linux.adopt_orphans()
         words = [f"{self._id}.", str(self.scratch), *transcripts.program]
         self._guardian = Guardian(words, transcripts.lock, self._readiness, self._pids)
         # How many descriptors programs may have here, where the gateway has taken more.
@@ -150,7 +151,7 @@ class Children:
 
     def _find_orphans(self) -> bool:
         """Note who is new among them; whether all could be found."""
-        if not self._owns_process or not tree.ADOPTS:
+        if not self._owns_process or not linux.SHORTCUTS:
             return False
         try:
             found = tree.strangers(self._pids)

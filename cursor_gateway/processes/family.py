@@ -13,10 +13,11 @@ import logging
 import math
 import os
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from cursor_gateway.processes import tree
-from cursor_gateway.processes.tree import Process
+from psutil import Process
+
+from cursor_gateway.processes import linux, tree
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +82,11 @@ class Family:
     async def _look_at(self, *found: Iterator[Process]) -> list[Process] | None:
         """All who are found, each once; None when looking failed, which may pass."""
         family: dict[Process, None] = {}
+        looks: Iterable[Process] = itertools.chain(*found)
         try:
-            for process in itertools.chain(*found):
+            if not linux.LISTS_CHILDREN:  # so it is a look at every process of the machine
+                looks = await asyncio.to_thread(list, looks)
+            for process in looks:
                 family[process] = None
                 if len(family) % LOOKS_AT_ONCE == 0:
                     await asyncio.sleep(0)

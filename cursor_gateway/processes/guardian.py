@@ -1,7 +1,7 @@
 """Guardian: the process that clears up behind a gateway that is killed. One that dies is replaced.
 
-What it does is in tree.py. It is told nothing but the gateway's mark, so that another can
-take its place at any time.
+What it does is in guardian_program.py. It is told nothing but the gateway's mark and folders, so
+that another can take its place at any time.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import logging
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from cursor_gateway.processes import tree
+import psutil
+
 from cursor_gateway.processes.readiness import Readiness
+from cursor_gateway.processes.tree import GUARDIAN
 
 log = logging.getLogger(__name__)
 
@@ -24,13 +27,19 @@ PROBATION = 10.0
 DISMISSAL_SECONDS = 3.0
 
 
+def command(words: Sequence[str]) -> list[str]:
+    """What starts the program for the mark, the scratch directory and more in `words`."""
+    program, libraries = Path(__file__).with_name(GUARDIAN), Path(psutil.__file__).parents[1]
+    return [sys.executable, "-I", "-S", str(program), str(libraries), *words]
+
+
 class Guardian:
     """Use it only inside the event loop that made it. `known` holds its number."""
 
     def __init__(
         self, words: Sequence[str], lock: Sequence[int], readiness: Readiness, known: set[int]
     ) -> None:
-        self._command = [sys.executable, "-I", "-S", tree.__file__, *words]
+        self._command = command(words)
         self._lock = lock
         self._readiness = readiness
         self._known = known
