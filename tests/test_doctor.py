@@ -351,6 +351,7 @@ async def test_how_a_running_gateway_does_is_told(fake: FakeAgent) -> None:
         assert faults["port"]["fix"].startswith(f"kill {process.pid}; cursor-gateway serve --port ")
 
 
+@pytest.mark.processes
 def test_strays_are_found(fake: FakeAgent) -> None:
     stray = subprocess.Popen(["/bin/sleep", "600"], env={tree.MARK: "beef.1."})
     try:
@@ -363,6 +364,7 @@ def test_strays_are_found(fake: FakeAgent) -> None:
     assert "strays" not in examined(fake)[0]
 
 
+@pytest.mark.processes
 def test_agents_of_a_gateway_that_runs_are_no_strays(fake: FakeAgent) -> None:
     agent = subprocess.Popen(["/bin/sleep", "600"], env={tree.MARK: "cafe.1."})
     words = ["cafe.", str(fake.home / "no")]

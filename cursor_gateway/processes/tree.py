@@ -48,8 +48,9 @@ def members(root: int, mark: str, others: Collection[int] = ()) -> Iterator[Proc
 def tree(root: int) -> Iterator[Process]:
     """`root` and its living descendants; a cheaper look, which misses those that were orphaned."""
     if linux.LISTS_CHILDREN:
-        return _alive(_each_once([root], linux.children_of))
-    return _alive(with_followers(_unless_reused(root)))
+        yield from _alive(_each_once([root], linux.children_of))
+    else:
+        yield from _alive(with_followers(_unless_reused(root)))
 
 
 def strangers(known: Collection[int]) -> set[Process]:

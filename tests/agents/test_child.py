@@ -21,6 +21,8 @@ from cursor_gateway.processes.children import Children
 from tests import fake_trees
 from tests.conftest import children_of, command_line, eventually
 
+pytestmark = pytest.mark.processes
+
 NO_TRANSCRIPTS = Transcripts({}, Path("/nonexistent"), keep=True)
 
 

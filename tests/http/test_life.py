@@ -30,6 +30,8 @@ from tests.conftest import (
     needs_shortcuts,
 )
 
+pytestmark = pytest.mark.processes
+
 AGENTS = {"obedient": "", "deaf": "[[deaf]]", "grandchild": "[[grandchild]][[deaf]]"}
 MOMENTS = {
     "before the first byte": "[[hang]]",
@@ -187,6 +189,9 @@ async def _agent_has_left(client: Client) -> None:
     """As the gateway knows it, which is later than the operating system does."""
     while (await client.get("/v1/requests"))[1]["data"][0]["agents"][0]["exit"] is None:
         await asyncio.sleep(0.01)
+    await eventually(
+        lambda: "ending an agent" not in {task.get_name() for task in asyncio.all_tasks()}
+    )
 
 
 @pytest.mark.parametrize("vice", ["litter", "replace", "open-up"])
@@ -356,6 +361,7 @@ async def test_a_grandchild_without_any_mark_dies_when_the_client_leaves(
     await eventually(lambda: not _is_alive(fake))
 
 
+@needs_shortcuts
 @pytest.mark.parametrize("prompt", ["[[stranger]][[text:one]]", "[[stranger]][[exit:1]]"])
 async def test_a_grandchild_without_any_mark_dies_after_the_end(
     fake: FakeAgent, prompt: str
@@ -457,6 +463,7 @@ async def test_a_tree_of_any_depth_ends_with_the_gateway(
         assert fake.processes() == []
 
 
+@needs_shortcuts
 async def test_a_daemon_that_dropped_all_it_was_given_dies_with_a_killed_gateway(
     fake: FakeAgent,
 ) -> None:
@@ -471,6 +478,7 @@ async def test_a_daemon_that_dropped_all_it_was_given_dies_with_a_killed_gateway
         await eventually(lambda: not tree.is_alive(daemon))
 
 
+@needs_shortcuts
 async def test_a_daemon_that_dropped_all_it_was_given_dies_with_its_own_request(
     fake: FakeAgent,
 ) -> None:

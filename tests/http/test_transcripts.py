@@ -19,6 +19,8 @@ from cursor_gateway.agents.cursor.transcripts import Transcripts
 from tests.conftest import GUARDIAN, FakeAgent, Start, children_of, command_line, eventually
 from tests.http.dialogue import BASH, Dialogue
 
+pytestmark = pytest.mark.processes
+
 SESSION = "0f7bd36c-4c5b-4e2f-9a51-1d1b3f6f7a10"
 
 
