@@ -25,7 +25,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from psutil import Process
@@ -33,7 +32,6 @@ from psutil import Process
 from cursor_gateway.background import in_background
 from cursor_gateway.processes import linux, tree
 from cursor_gateway.processes.family import Family
-from cursor_gateway.processes.readiness import Readiness
 
 log = logging.getLogger(__name__)
 
@@ -87,11 +85,9 @@ class Child:
         hear: Callable[[bytes], object],
         mark: str,
         siblings: Collection[int],
-        readiness: Readiness,
         on_exit: Callable[[Child], object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._readiness = readiness
         self._on_exit = on_exit
         self.mark = mark
         self._stderr = bytearray()
@@ -204,11 +200,11 @@ class Child:
             if until <= self._loop.time():
                 raise TimeoutError
             ready: asyncio.Future[None] = self._loop.create_future()
-            self._readiness.watch(self._stdout_fd, partial(_resolve, ready))
+            self._loop.add_reader(self._stdout_fd, _resolve, ready)
             try:
                 await self._wait_for(ready, until)
             finally:
-                self._readiness.unwatch(self._stdout_fd)
+                self._loop.remove_reader(self._stdout_fd)
         return data
 
     def read_now(self) -> bytes | None:
@@ -309,17 +305,17 @@ class Child:
             _resolve(ready)
 
     def _listen(self, fd: int, read: Callable[[], object]) -> None:
-        self._readiness.watch(fd, read)
+        self._loop.add_reader(fd, read)
         self._listening.add(fd)
 
     def _stop_listening(self, fd: int) -> None:
-        self._readiness.unwatch(fd)
+        self._loop.remove_reader(fd)
         self._listening.discard(fd)
 
     def _watch_exit(self) -> None:
         self._pidfd = linux.pidfd_of(self.pid)
         if self._pidfd >= 0:
-            self._readiness.watch(self._pidfd, self._look_for_exit)
+            self._loop.add_reader(self._pidfd, self._look_for_exit)
         else:
             threading.Thread(target=self._wait_in_thread, daemon=True).start()
 
@@ -327,7 +323,7 @@ class Child:
         """Because we were told of it, or before: who has said its last word is often gone, and then
         there is nobody to see off."""
         if self._pidfd >= 0 and (code := self._process.poll()) is not None:
-            self._readiness.unwatch(self._pidfd)
+            self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
             self._note_exit(code)

@@ -18,7 +18,6 @@ from cursor_gateway.processes import linux, resources, tree
 from cursor_gateway.processes.child import Child, Command
 from cursor_gateway.processes.family import SWEEP_INTERVAL, SWEEPS
 from cursor_gateway.processes.guardian import Guardian
-from cursor_gateway.processes.readiness import Readiness
 from cursor_gateway.scratch import Scratch
 
 log = logging.getLogger(__name__)
@@ -41,14 +40,13 @@ class Children:
         # Of those that we started ourselves.
         self._pids: set[int] = set()
         self._endings: set[asyncio.Task[None]] = set()
-        self._readiness = Readiness()
         self.root = Scratch(ROOT_PREFIX)
         self.scratch = self.root.path
         self.transcripts = transcripts
         transcripts.begin(self.scratch)
         linux.adopt_orphans()
         words = [f"{self._id}.", str(self.scratch), *transcripts.program]
-        self._guardian = Guardian(words, transcripts.lock, self._readiness, self._pids)
+        self._guardian = Guardian(words, transcripts.lock, self._pids)
         # How many descriptors programs may have here, where the gateway has taken more.
         self._their_limit = resources.raise_limit() if owns_process else None
 
@@ -73,7 +71,7 @@ class Children:
         self._counter += 1
         mark = f"{self._id}.{self._counter}."
         try:
-            child = Child(command, hear, mark, self._pids, self._readiness, on_exit)
+            child = Child(command, hear, mark, self._pids, on_exit)
         except OSError as error:
             failed = OutOfResources if error.errno in resources.EXHAUSTED else AgentFailed
             raise failed(f"{command.argv[0]} cannot be started: {error.strerror}.") from error
@@ -112,7 +110,6 @@ class Children:
         await self.root.remove()
         await asyncio.to_thread(self.transcripts.close)
         await self._guardian.dismiss()
-        self._readiness.close()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = in_background(work, "ending an agent")

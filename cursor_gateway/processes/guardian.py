@@ -15,7 +15,6 @@ from pathlib import Path
 
 import psutil
 
-from cursor_gateway.processes.readiness import Readiness
 from cursor_gateway.processes.tree import GUARDIAN
 
 log = logging.getLogger(__name__)
@@ -36,12 +35,9 @@ def command(words: Sequence[str]) -> list[str]:
 class Guardian:
     """Use it only inside the event loop that made it. `known` holds its number."""
 
-    def __init__(
-        self, words: Sequence[str], lock: Sequence[int], readiness: Readiness, known: set[int]
-    ) -> None:
+    def __init__(self, words: Sequence[str], lock: Sequence[int], known: set[int]) -> None:
         self._command = command(words)
         self._lock = lock
-        self._readiness = readiness
         self._known = known
         self._loop = asyncio.get_running_loop()
         self._pause = SHORTEST_PAUSE
@@ -66,7 +62,7 @@ class Guardian:
         )
         assert process.stdin is not None
         # Nothing is ever written. When it dies its end of the pipe closes, which can be seen here.
-        self._readiness.watch(process.stdin.fileno(), self._replace)
+        self._loop.add_reader(process.stdin.fileno(), self._replace)
         self._known.add(process.pid)
         self._since = self._loop.time()
         return process
@@ -95,7 +91,7 @@ class Guardian:
     def _close_pipe(self) -> None:
         pipe = self._process.stdin
         if pipe is not None and not pipe.closed:
-            self._readiness.unwatch(pipe.fileno())
+            self._loop.remove_reader(pipe.fileno())
             pipe.close()
 
 
