@@ -37,7 +37,7 @@ class Children:
         self._counter = 0
         self._alive: set[Child] = set()
         self._residents: set[Child] = set()
-        # Of those that we started ourselves.
+        # The pids of those that we started ourselves.
         self._pids: set[int] = set()
         self._endings: set[asyncio.Task[None]] = set()
         self.root = Scratch(ROOT_PREFIX)
@@ -47,7 +47,7 @@ class Children:
         linux.adopt_orphans()
         words = [f"{self._id}.", str(self.scratch), *transcripts.program]
         self._guardian = Guardian(words, transcripts.lock, self._pids)
-        # How many descriptors programs may have here, where the gateway has taken more.
+        # How many descriptors the user's programs may have, where the gateway has taken more.
         self._their_limit = resources.raise_limit() if owns_process else None
 
     def spawn(self, command: Command) -> Child:
@@ -142,7 +142,7 @@ class Children:
             await asyncio.sleep(SWEEP_INTERVAL)
 
     def _look_after(self, child: Child) -> None:
-        """What it leaves behind is ours from this moment."""
+        """Look for the processes that it leaves behind, which are ours from this moment."""
         looked = self._find_orphans()
         child.left_nobody = looked and not self._orphans
 

@@ -1,7 +1,7 @@
 """Family: an agent and all processes that it has started, found and ended together.
 
-There may be thousands, so others get their turn between the looks at some of them. And should a
-look fail, the agent and its process group are ended all the same.
+There may be thousands, so the event loop gets its turn after each few. When a look fails, the agent
+and its process group are ended nevertheless.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from cursor_gateway.processes import linux, tree
 log = logging.getLogger(__name__)
 
 SWEEP_INTERVAL = 0.02
-# In which nobody was ended.
+# So many sweeps in a row may end nobody before we give up.
 SWEEPS = 40
-# Processes that are looked at without a break, which takes a few milliseconds.
+# So many processes are looked at without a break, which takes a few milliseconds.
 LOOKS_AT_ONCE = 50
 
 
@@ -35,13 +35,13 @@ class Family:
         self, root: int, mark: str, others: Collection[int], exited: asyncio.Future[int]
     ) -> None:
         self._root = root
-        # In its environment and among its limits, and so in those of all its descendants.
+        # All of the family carry it in their environment and, on Linux, among their limits.
         self._mark = mark
         self._others = others
         self._exited = exited
 
     def living(self) -> Iterator[Process]:
-        """Those who live, the agent among them."""
+        """All of the family who live, the agent among them."""
         return tree.members(self._root, self._mark, self._others)
 
     async def below(self) -> list[Process]:
@@ -49,13 +49,13 @@ class Family:
         return await self._look_at(tree.tree(self._root)) or []
 
     async def terminate(self, known: list[Process]) -> list[Process]:
-        """SIGTERM for all of them, `known` before or not; who they are."""
+        """Send SIGTERM to all of them, `known` before or not; who they are."""
         family = await self._look_at(self.living(), iter(known)) or known
         tree.signal_all((process.pid for process in family), signal.SIGTERM)
         return family
 
     async def sweep(self, known: list[Process]) -> None:
-        """SIGKILL until none of `known` is left, nor of those who were born meanwhile."""
+        """Send SIGKILL until none of `known` is left, nor any who was started meanwhile."""
         family, ever = known, {process.pid for process in known}
         in_vain, fewest = 0, math.inf
         while in_vain < SWEEPS:
@@ -75,7 +75,7 @@ class Family:
 
     def _kill(self, family: list[Process]) -> None:
         tree.signal_all((process.pid for process in family), signal.SIGKILL)
-        if not self._exited.done():  # else its number may be another's by now
+        if not self._exited.done():  # after its exit, another process may get its number
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._root, signal.SIGKILL)
 
@@ -84,7 +84,8 @@ class Family:
         family: dict[Process, None] = {}
         looks: Iterable[Process] = itertools.chain(*found)
         try:
-            if not linux.LISTS_CHILDREN:  # so it is a look at every process of the machine
+            if not linux.LISTS_CHILDREN:
+                # This looks at every process of the machine, which takes too long for the loop.
                 looks = await asyncio.to_thread(list, looks)
             for process in looks:
                 family[process] = None

@@ -19,9 +19,9 @@ from cursor_gateway.processes.tree import GUARDIAN
 
 log = logging.getLogger(__name__)
 
-# Where each that is started dies at once, the next comes later and later.
+# Where each guardian dies at once, the next is started later and later.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 60.0
-# After which one has proved to live.
+# A guardian that has lived for so long counts as healthy.
 PROBATION = 10.0
 DISMISSAL_SECONDS = 3.0
 
@@ -33,7 +33,7 @@ def command(words: Sequence[str]) -> list[str]:
 
 
 class Guardian:
-    """Use it only inside the event loop that made it. `known` holds its number."""
+    """Use it only inside the event loop that made it. It puts its pid into `known`."""
 
     def __init__(self, words: Sequence[str], lock: Sequence[int], known: set[int]) -> None:
         self._command = command(words)
@@ -45,7 +45,7 @@ class Guardian:
         self._process = self._start()
 
     async def dismiss(self) -> None:
-        """After a clean end, which leaves it nothing to do."""
+        """Let it go after a clean end, which leaves it nothing to do."""
         if self._starting is not None:
             self._starting.cancel()
         self._close_pipe()
@@ -61,7 +61,7 @@ class Guardian:
             pass_fds=self._lock,
         )
         assert process.stdin is not None
-        # Nothing is ever written. When it dies its end of the pipe closes, which can be seen here.
+        # Nobody ever writes. When the guardian dies its end of the pipe closes, which wakes us.
         self._loop.add_reader(process.stdin.fileno(), self._replace)
         self._known.add(process.pid)
         self._since = self._loop.time()

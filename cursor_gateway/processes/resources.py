@@ -2,8 +2,8 @@
 
 An agent that only waits holds a process of some hundred megabytes and half a dozen descriptors. How
 many of them there may be is a setting; but a process may be allowed few descriptors, and a machine
-may be full of other things. So who only waits gives way before anything has run out: a gateway
-without a descriptor could not even take the request that would make somebody give way.
+may be full of other things. So agents that only wait give way before anything has run out: a
+gateway without a descriptor could not even take the request that would make one give way.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import psutil
 
-# What a start fails with where descriptors, processes or memory have run out.
+# A start fails with one of these where descriptors, processes or memory have run out.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 
-# More than all slots, waiting agents and clients of one machine take. macOS starts programs with
-# 256, and takes no more than 10,240 here.
+# All slots, waiting agents and clients of one machine take fewer. macOS starts programs with 256,
+# and takes no more than 10,240 here.
 WANTED_DESCRIPTORS = 8192
 # A process that has used so much of what it may have has few left for clients.
 MOST_USED = 0.75
