@@ -21,7 +21,7 @@ import hypothesis
 import psutil
 import pytest
 
-from cursor_gateway.processes import linux, tree
+from cursor_gateway.processes import guardian, linux, tree
 from cursor_gateway.settings_sources import load
 from cursor_gateway.web.server import Server, serving
 
@@ -29,7 +29,7 @@ TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"
 WAIT_SECONDS = 40.0
 # The program of a guardian, in its command line.
-GUARDIAN = tree.GUARDIAN.encode()
+GUARDIAN = os.fsencode(guardian.PROGRAM)
 
 # macOS has nothing to find some processes by: `make test-portable` leaves these out as well.
 needs_shortcuts = pytest.mark.skipif(

@@ -357,11 +357,13 @@ def test_strays_are_found(fake: FakeAgent) -> None:
     try:
         fault = examined(fake)[0]["strays"]
         assert str(stray.pid) in fault["what"]
-        subprocess.run(fault["fix"], shell=True, check=False)
-        assert stray.wait() == -signal.SIGTERM
+        # Others on this machine may have left some, too; they are not ours to end.
+        program, *pids = fault["fix"].split()
+        assert program == "kill" and str(stray.pid) in pids
     finally:
         stray.kill()
-    assert "strays" not in examined(fake)[0]
+        stray.wait()
+    assert str(stray.pid) not in examined(fake)[0].get("strays", {}).get("what", "").split()
 
 
 @pytest.mark.processes

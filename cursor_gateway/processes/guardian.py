@@ -15,10 +15,9 @@ from pathlib import Path
 
 import psutil
 
-from cursor_gateway.processes.tree import GUARDIAN
-
 log = logging.getLogger(__name__)
 
+PROGRAM = Path(__file__).with_name("guardian_program.py")
 # Where each guardian dies at once, the next is started later and later.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 60.0
 # A guardian that has lived for so long counts as healthy.
@@ -28,8 +27,8 @@ DISMISSAL_SECONDS = 3.0
 
 def command(words: Sequence[str]) -> list[str]:
     """What starts the program for the mark, the scratch directory and more in `words`."""
-    program, libraries = Path(__file__).with_name(GUARDIAN), Path(psutil.__file__).parents[1]
-    return [sys.executable, "-I", "-S", str(program), str(libraries), *words]
+    libraries = Path(psutil.__file__).parents[1]
+    return [sys.executable, "-I", "-S", str(PROGRAM), str(libraries), *words]
 
 
 class Guardian:

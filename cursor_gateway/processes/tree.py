@@ -16,6 +16,7 @@ found nobody.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 
@@ -25,8 +26,6 @@ from psutil import Process
 from cursor_gateway.processes import linux
 
 MARK = "CURSOR_GATEWAY_RUN"
-# The program that guardian.py starts; its words are a folder and a mark.
-GUARDIAN = "guardian_program.py"
 
 
 def members(root: int, mark: str, others: Collection[int] = ()) -> Iterator[Process]:
@@ -86,10 +85,11 @@ def working_in(folder: str) -> list[int]:
 
 def ownerless() -> list[int]:
     """All marked processes whose gateway is gone, and its guardian, which outlives it, as well."""
-    found = set(marked(""))
-    for mark in _guarded():
-        found -= set(marked(mark))
-    return sorted(found & set(marked("")))
+    found = {pid: _mark(pid) or "" for pid in marked("")}
+    # A guardian of any version has the mark of its gateway in its command line.
+    words = set(itertools.chain.from_iterable(map(_words, psutil.pids())))
+    left = (pid for pid, mark in found.items() if _mark_of_gateway(mark) not in words)
+    return [process.pid for process in _alive(left)]
 
 
 def with_followers(pids: Iterable[int]) -> Iterator[int]:
@@ -168,10 +168,18 @@ def _leaders(pid: int) -> set[int]:
 def _has_mark(pid: int, mark: str) -> bool:
     if linux.has_number(pid, mark):
         return True
+    found = _mark(pid)
+    return found is not None and found.startswith(mark)
+
+
+def _mark(pid: int) -> str | None:
     with contextlib.suppress(psutil.Error):
-        environment = Process(pid).environ()
-        return MARK in environment and environment[MARK].startswith(mark)
-    return False
+        return Process(pid).environ().get(MARK)
+    return None
+
+
+def _mark_of_gateway(mark: str) -> str:
+    return mark.partition(".")[0] + "."
 
 
 def _directory(pid: int) -> str:
@@ -180,17 +188,8 @@ def _directory(pid: int) -> str:
     return ""
 
 
-def _guarded() -> Iterator[str]:
-    """The marks that a living guardian has in its care."""
-    for pid in psutil.pids():
-        for program, _, mark in _triples(pid):
-            if os.path.basename(program) == GUARDIAN:  # noqa: PTH119 - of a word, not of a file
-                yield mark
-
-
-def _triples(pid: int) -> list[tuple[str, str, str]]:
-    """The words of its command line, by three."""
+def _words(pid: int) -> list[str]:
+    """Its command line."""
     with contextlib.suppress(psutil.Error):
-        words = Process(pid).cmdline()
-        return list(zip(words, words[1:], words[2:], strict=False))
+        return Process(pid).cmdline()
     return []
