@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test test-portable lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
 	@echo "make install   give you the command cursor-gateway, in ~/.local"
 	@echo "make test      run the tests"
+	@echo "make test-portable  run the tests of processes without what only Linux offers, as on macOS"
 	@echo "make check     lint, format, types"
 	@echo "make coverage  branch coverage of the pure parts, which must be whole"
 	@echo "make coverage-all  branch coverage of everything, by all tests"
@@ -61,6 +62,10 @@ install:
 # Most tests wait for processes, so several run at once; more than four disturb each other.
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+# The variable switches off all of processes/linux.py.
+test-portable: $(VENV)/.installed-dev
+	TEST_PORTABLE_PROCESSES=1 $(BIN)/python -m pytest -m processes -n auto --maxprocesses 4 --dist worksteal
 
 check: lint types
 

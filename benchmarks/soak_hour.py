@@ -96,7 +96,7 @@ class Hour:
         self.kill(agents, "killed agents")
 
     async def kill_the_guardian(self) -> None:
-        found = [p for p in self.served.children() if b"process_tree.py" in command_line(p)]
+        found = [p for p in self.served.children() if b"guardian_program.py" in command_line(p)]
         self.kill(found, "killed guardians")
 
     def kill(self, pids: list[int], what: str) -> None:

@@ -11,7 +11,6 @@ import fcntl
 import json
 import logging
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -131,43 +130,16 @@ def holder(port: int, env: Mapping[str, str]) -> str:
     for presence in running(env):
         if presence.port == port:
             return f"another cursor-gateway (pid {presence.pid}, {presence.base_url})"
-    pid = _listener_by_proc(port) or _listener_by_lsof(port, env)
-    return f"{_program(pid)} (pid {pid})" if pid else ""
+    return _listener(port)
 
 
-def _listener_by_proc(port: int) -> int | None:
-    """Linux: the inode of the listening socket, then the process that has it open."""
-    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
-    for process in Path("/proc").glob("[0-9]*") if sockets else ():
-        with suppress(OSError):
-            for descriptor in (process / "fd").iterdir():
-                with suppress(OSError):
-                    if str(descriptor.readlink()) in sockets:
-                        return int(process.name)
-    return None
+def _listener(port: int) -> str:
+    """Only processes that may be looked into: for most users, their own."""
+    import psutil  # here, since most commands need none of it
 
-
-def _listening_inodes(port: int) -> Iterator[str]:
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(OSError):
-            for line in Path(table).read_text().splitlines()[1:]:
-                fields = line.split()
-                is_listening = fields[3] == "0A"
-                if is_listening and int(fields[1].rpartition(":")[2], 16) == port:
-                    yield fields[9]
-
-
-def _listener_by_lsof(port: int, env: Mapping[str, str]) -> int | None:
-    command = ["lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-t"]
-    with suppress(OSError, subprocess.SubprocessError, ValueError, IndexError):
-        done = subprocess.run(
-            command, env=dict(env), capture_output=True, text=True, timeout=5, check=False
-        )
-        return int(done.stdout.split()[0])
-    return None
-
-
-def _program(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    return "a process"
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            for socket in process.net_connections("tcp"):
+                if socket.status == psutil.CONN_LISTEN and socket.laddr.port == port:
+                    return f"{process.name()} (pid {process.pid})"
+    return ""

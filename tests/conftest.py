@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -17,15 +18,23 @@ from typing import Any
 
 import aiohttp
 import hypothesis
+import psutil
 import pytest
 
-from cursor_gateway.processes import tree
+from cursor_gateway.processes import guardian, linux, tree
 from cursor_gateway.settings_sources import load
 from cursor_gateway.web.server import Server, serving
 
 TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"
 WAIT_SECONDS = 40.0
+# The program of a guardian, in its command line.
+GUARDIAN = os.fsencode(guardian.PROGRAM)
+
+# macOS has nothing to find some processes by: `make test-portable` leaves these out as well.
+needs_shortcuts = pytest.mark.skipif(
+    not linux.SHORTCUTS, reason="only Linux shows whose an orphan is that dropped its environment"
+)
 
 # A shell lets whatever it runs in the background ignore Ctrl-C, and so would all that is started
 # here, also what is to be ended by it.
@@ -69,10 +78,21 @@ def stalls() -> Iterator[list[float]]:
 
 def command_line(pid: int | str) -> bytes:
     """Its words, with a null byte after each; nothing when it has ended since it was listed."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    with contextlib.suppress(psutil.Error):
+        return b"".join(os.fsencode(word) + b"\0" for word in psutil.Process(int(pid)).cmdline())
+    return b""
+
+
+def children_of(pid: int) -> list[int]:
+    """Zombies among them."""
+    return [child.pid for child in psutil.Process(pid).children()]
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Nothing when it has ended since it was listed."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).environ()
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +128,9 @@ class FakeAgent:
         return [pid for pid in tree.marked("") if self._is_ours(pid)]
 
     def _is_ours(self, pid: int) -> bool:
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            return False
         words = command_line(pid).split(b"\0")
         asked = {b"status", b"models", b"--version"} & set(words)
-        return f"FAKE_AGENT_DIR={self.home}".encode() in environment and not asked
+        return environment_of(pid).get("FAKE_AGENT_DIR") == str(self.home) and not asked
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from tests.conftest import FakeAgent, eventually
 from tests.http.test_life import gateway_process, streaming
 from tests.test_cli import run
 
+pytestmark = pytest.mark.processes
+
 
 async def test_a_running_gateway_tells_scripts_its_pid_and_port(fake: FakeAgent) -> None:
     async with gateway_process(fake) as (process, url):

@@ -9,9 +9,9 @@ pipe: a grandchild that holds stdout open would keep a stream "alive" for ever, 
 has exited, what is in the pipe is read and then it is the end. (`asyncio`'s own `wait()` waits for
 the pipe too.)
 
-Stopping: where the agent has said its last word it gets a moment to leave by itself. Then SIGTERM
-to the whole tree, a grace, SIGKILL to the whole tree, until nobody is left (family.py).
-Meanwhile its output is read and thrown away, because a process blocked on a full pipe cannot exit.
+Stopping: an agent that has written its last line gets a moment to exit by itself. Then the whole
+tree gets SIGTERM, a grace, and SIGKILL until nobody is left (family.py). Meanwhile its output is
+read and thrown away, because a process blocked on a full pipe cannot exit.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
+from psutil import Process
+
 from cursor_gateway.background import in_background
-from cursor_gateway.processes import tree
+from cursor_gateway.processes import linux, tree
 from cursor_gateway.processes.family import Family
-from cursor_gateway.processes.readiness import Readiness
-from cursor_gateway.processes.tree import Process
 
 log = logging.getLogger(__name__)
 
-# As much as a pipe holds.
+# A pipe holds as much.
 READ_BYTES = 64 * 1024
-# The reason of a failure stands at the end of stderr; a model list may stand before it.
+# The reason of a failure stands at the end of stderr; the CLI may list all models before it.
 STDERR_TAIL_BYTES = 64 * 1024
-# The promise is two seconds from the client's leaving to the last process's end.
+# The last process shall have ended two seconds after its client has left.
 TERM_GRACE = 1.0
 
 
-# Encoded once, and not for each process that is started.
+# An environment is encoded once, and not for each process that is started with it.
 Environment = Mapping[bytes, bytes]
 
 
@@ -57,9 +56,9 @@ class Command:
     argv: Sequence[str]
     env: Environment
     cwd: Path
-    # What its stdin brings; None leaves it open for `Child.feed`.
+    # Its stdin brings this; None leaves stdin open for `Child.feed`.
     prompt: bytes | None = None
-    # The file that its stdout goes to; None for a pipe, which `Child.read` reads.
+    # Its stdout goes to this file; None makes a pipe, which `Child.read` reads.
     stdout: int | None = None
 
 
@@ -86,21 +85,19 @@ class Child:
         hear: Callable[[bytes], object],
         mark: str,
         siblings: Collection[int],
-        readiness: Readiness,
         on_exit: Callable[[Child], object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._readiness = readiness
         self._on_exit = on_exit
         self.mark = mark
         self._stderr = bytearray()
         self._hear = hear
         self._feeding: asyncio.Task[None] | None = None
         self._woken = False
-        # Those who wait for a pipe, and the pipes that are read whenever there is something.
+        # These futures wait for a pipe; these pipes are read whenever there is something in them.
         self._waiting: set[asyncio.Future[None]] = set()
         self._listening: set[int] = set()
-        # Whether it is known, once it has exited, that nobody of its tree is left.
+        # Once it has exited: whether it is known that nobody of its tree is left.
         self.left_nobody = False
         self._closed = False
         self._exited: asyncio.Future[int] = self._loop.create_future()
@@ -117,8 +114,8 @@ class Child:
         self._listen(self._stderr_fd, self._collect_stderr)
 
     def _start(self, command: Command) -> None:
-        """With pipes of our own: `Popen` would put a buffered file around each. A prompt is in its
-        pipe before there is anybody who would have to be woken for it, twice."""
+        """The pipes are our own, since `Popen` would put a buffered file around each. The prompt is
+        in its pipe before the process exists, which would have to be woken for it, twice."""
         its_ends: list[int] = []
         try:
             its_stdin, self._stdin_fd = os.pipe()
@@ -142,7 +139,7 @@ class Child:
                 start_new_session=_HAS_TERMINAL,
                 process_group=None if _HAS_TERMINAL else 0,
             )
-            tree.put_number(self.pid, self.mark)
+            linux.put_number(self.pid, self.mark)
         except BaseException:
             self._abandon()
             raise
@@ -151,7 +148,7 @@ class Child:
                 os.close(fd)
 
     def _abandon(self) -> None:
-        """It was not to be."""
+        """Undo a start that failed."""
         if self._feeding is not None:
             self._feeding.cancel()
         self._close_pipes()
@@ -196,22 +193,22 @@ class Child:
         """What it wrote to stdout since the last call; empty once it ended, None after `wake`.
         Raises TimeoutError when there is nothing `until` then, by the event loop's clock."""
         while (data := self.read_now()) is None:
-            # Only now: what it wrote before comes before what it did then.
+            # This comes after the read: what it wrote before it was woken comes first.
             if self._woken:
                 self._woken = False
                 return None
             if until <= self._loop.time():
                 raise TimeoutError
             ready: asyncio.Future[None] = self._loop.create_future()
-            self._readiness.watch(self._stdout_fd, partial(_resolve, ready))
+            self._loop.add_reader(self._stdout_fd, _resolve, ready)
             try:
                 await self._wait_for(ready, until)
             finally:
-                self._readiness.unwatch(self._stdout_fd)
+                self._loop.remove_reader(self._stdout_fd)
         return data
 
     def read_now(self) -> bytes | None:
-        """The same without waiting: None while there is nothing."""
+        """As `read`, without waiting: None while there is nothing."""
         over = self._exited.done()
         try:
             return os.read(self._stdout_fd, READ_BYTES)
@@ -219,7 +216,7 @@ class Child:
             return b"" if over else None
 
     def wake(self) -> None:
-        """Something else has happened that whoever reads, now or next, should see."""
+        """Let whoever reads, now or next, look at something else that has happened."""
         self._woken = True
         self._stop_waiting()
 
@@ -252,10 +249,10 @@ class Child:
         return True
 
     async def _see_off(self, patience: float, grace: float) -> list[Process]:
-        """Wait for its exit, with less and less patience; whom it may have left behind."""
+        """Wait for its exit, then ask for it; whom it may have left behind."""
         if self._stdout_fd >= 0:
             self._listen(self._stdout_fd, self._discard_stdout)
-        # Now, since those without the mark can be found below it for only as long as it lives.
+        # This look comes first: those without a mark can be found below it only while it lives.
         family = await self.family.below()
         if not await self._exits_within(patience):
             family = await self.family.terminate(family)
@@ -278,7 +275,7 @@ class Child:
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            # It stopped reading. Why, its own words or its exit will say.
+            # It stopped reading; its output or its exit will say why.
             return None
         return rest
 
@@ -293,7 +290,7 @@ class Child:
         return self._exited.done()
 
     async def _wait_for(self, ready: asyncio.Future[None], until: float = math.inf) -> None:
-        """Until `ready`, or the process has exited, or it is late."""
+        """Wait until `ready`, its exit, or the time `until`."""
         timer = self._loop.call_at(until, _resolve, ready) if until < math.inf else None
         self._waiting.add(ready)
         try:
@@ -308,25 +305,25 @@ class Child:
             _resolve(ready)
 
     def _listen(self, fd: int, read: Callable[[], object]) -> None:
-        self._readiness.watch(fd, read)
+        self._loop.add_reader(fd, read)
         self._listening.add(fd)
 
     def _stop_listening(self, fd: int) -> None:
-        self._readiness.unwatch(fd)
+        self._loop.remove_reader(fd)
         self._listening.discard(fd)
 
     def _watch_exit(self) -> None:
-        self._pidfd = tree.pidfd_of(self.pid)
+        self._pidfd = linux.pidfd_of(self.pid)
         if self._pidfd >= 0:
-            self._readiness.watch(self._pidfd, self._look_for_exit)
+            self._loop.add_reader(self._pidfd, self._look_for_exit)
         else:
             threading.Thread(target=self._wait_in_thread, daemon=True).start()
 
     def _look_for_exit(self) -> None:
-        """Because we were told of it, or before: who has said its last word is often gone, and then
-        there is nobody to see off."""
+        """The event loop calls this; others do so earlier, since an agent that has written its last
+        line has often exited, and then need not be stopped."""
         if self._pidfd >= 0 and (code := self._process.poll()) is not None:
-            self._readiness.unwatch(self._pidfd)
+            self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
             self._note_exit(code)
@@ -337,7 +334,7 @@ class Child:
             self._loop.call_soon_threadsafe(self._note_exit, code)
 
     def _note_exit(self, code: int) -> None:
-        """What it leaves behind is known before anybody hears that it is gone."""
+        """Look for what it leaves behind before anybody learns that it has exited."""
         try:
             self._on_exit(self)
         finally:
@@ -345,7 +342,7 @@ class Child:
             self._stop_waiting()
 
     def _collect_stderr(self) -> None:
-        """One read, which empties the pipe; who writes faster must not hold the event loop."""
+        """Read once, which empties the pipe: a fast writer must not hold the event loop."""
         try:
             data = os.read(self._stderr_fd, READ_BYTES)
         except BlockingIOError:

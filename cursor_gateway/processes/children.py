@@ -9,14 +9,14 @@ import signal
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
+from psutil import Process
+
 from cursor_gateway.background import in_background
 from cursor_gateway.errors import AgentFailed, OutOfResources
-from cursor_gateway.processes import resources, tree
+from cursor_gateway.processes import linux, resources, tree
 from cursor_gateway.processes.child import Child, Command
 from cursor_gateway.processes.family import SWEEP_INTERVAL, SWEEPS
 from cursor_gateway.processes.guardian import Guardian
-from cursor_gateway.processes.readiness import Readiness
-from cursor_gateway.processes.tree import Process
 from cursor_gateway.scratch import Scratch
 
 log = logging.getLogger(__name__)
@@ -61,13 +61,12 @@ class Children:
         self._counter = 0
         self._alive: set[Child] = set()
         self._residents: set[Child] = set()
-        # Of those that we started ourselves.
+        # The pids of those that we started ourselves.
         self._pids: set[int] = set()
         self._endings: set[asyncio.Task[None]] = set()
-        self._readiness = Readiness()
         self.root = root
         self.scratch = root.path
-        tree.adopt_orphans()
+        linux.adopt_orphans()
         self._will: LastWill | None = None
         self._guardian: Guardian | None = None
         # How many descriptors programs may have here, where the gateway has taken more.
@@ -78,7 +77,7 @@ class Children:
         Before the first agent is started."""
         self._will = will
         words = [f"{self._id}.", str(self.scratch), *will.program]
-        self._guardian = Guardian(words, will.locks, self._readiness, self._pids)
+        self._guardian = Guardian(words, will.locks, self._pids)
 
     def spawn(self, command: Command) -> Child:
         """A new agent."""
@@ -101,7 +100,7 @@ class Children:
         self._counter += 1
         mark = f"{self._id}.{self._counter}."
         try:
-            child = Child(command, hear, mark, self._pids, self._readiness, on_exit)
+            child = Child(command, hear, mark, self._pids, on_exit)
         except OSError as error:
             failed = OutOfResources if error.errno in resources.EXHAUSTED else AgentFailed
             raise failed(f"{command.argv[0]} cannot be started: {error.strerror}.") from error
@@ -142,7 +141,6 @@ class Children:
             await asyncio.to_thread(self._will.fulfil)
         if self._guardian is not None:
             await self._guardian.dismiss()
-        self._readiness.close()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = in_background(work, "ending an agent")
@@ -175,13 +173,13 @@ class Children:
             await asyncio.sleep(SWEEP_INTERVAL)
 
     def _look_after(self, child: Child) -> None:
-        """What it leaves behind is ours from this moment."""
+        """Look for the processes that it leaves behind, which are ours from this moment."""
         looked = self._find_orphans()
         child.left_nobody = looked and not self._orphans
 
     def _find_orphans(self) -> bool:
         """Note who is new among them; whether all could be found."""
-        if not self._owns_process or not tree.ADOPTS:
+        if not self._owns_process or not linux.SHORTCUTS:
             return False
         try:
             found = tree.strangers(self._pids)

@@ -1,7 +1,7 @@
 """Family: an agent and all processes that it has started, found and ended together.
 
-There may be thousands, so others get their turn between the looks at some of them. And should a
-look fail, the agent and its process group are ended all the same.
+There may be thousands, so the event loop gets its turn after each few. When a look fails, the agent
+and its process group are ended nevertheless.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import logging
 import math
 import os
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from cursor_gateway.processes import tree
-from cursor_gateway.processes.tree import Process
+from psutil import Process
+
+from cursor_gateway.processes import linux, tree
 
 log = logging.getLogger(__name__)
 
 SWEEP_INTERVAL = 0.02
-# In which nobody was ended.
+# So many sweeps in a row may end nobody before we give up.
 SWEEPS = 40
-# Processes that are looked at without a break, which takes a few milliseconds.
+# So many processes are looked at without a break, which takes a few milliseconds.
 LOOKS_AT_ONCE = 50
 
 
@@ -34,13 +35,13 @@ class Family:
         self, root: int, mark: str, others: Collection[int], exited: asyncio.Future[int]
     ) -> None:
         self._root = root
-        # In its environment and among its limits, and so in those of all its descendants.
+        # All of the family carry it in their environment and, on Linux, among their limits.
         self._mark = mark
         self._others = others
         self._exited = exited
 
     def living(self) -> Iterator[Process]:
-        """Those who live, the agent among them."""
+        """All of the family who live, the agent among them."""
         return tree.members(self._root, self._mark, self._others)
 
     async def below(self) -> list[Process]:
@@ -48,13 +49,13 @@ class Family:
         return await self._look_at(tree.tree(self._root)) or []
 
     async def terminate(self, known: list[Process]) -> list[Process]:
-        """SIGTERM for all of them, `known` before or not; who they are."""
+        """Send SIGTERM to all of them, `known` before or not; who they are."""
         family = await self._look_at(self.living(), iter(known)) or known
         tree.signal_all((process.pid for process in family), signal.SIGTERM)
         return family
 
     async def sweep(self, known: list[Process]) -> None:
-        """SIGKILL until none of `known` is left, nor of those who were born meanwhile."""
+        """Send SIGKILL until none of `known` is left, nor any who was started meanwhile."""
         family, ever = known, {process.pid for process in known}
         in_vain, fewest = 0, math.inf
         while in_vain < SWEEPS:
@@ -74,15 +75,19 @@ class Family:
 
     def _kill(self, family: list[Process]) -> None:
         tree.signal_all((process.pid for process in family), signal.SIGKILL)
-        if not self._exited.done():  # else its number may be another's by now
+        if not self._exited.done():  # after its exit, another process may get its number
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._root, signal.SIGKILL)
 
     async def _look_at(self, *found: Iterator[Process]) -> list[Process] | None:
         """All who are found, each once; None when looking failed, which may pass."""
         family: dict[Process, None] = {}
+        looks: Iterable[Process] = itertools.chain(*found)
         try:
-            for process in itertools.chain(*found):
+            if not linux.LISTS_CHILDREN:
+                # This looks at every process of the machine, which takes too long for the loop.
+                looks = await asyncio.to_thread(list, looks)
+            for process in looks:
                 family[process] = None
                 if len(family) % LOOKS_AT_ONCE == 0:
                     await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """Guardian: the process that clears up behind a gateway that is killed. One that dies is replaced.
 
-What it does is in tree.py. It is told nothing but the gateway's mark, so that another can
-take its place at any time.
+What it does is in guardian_program.py. It is told nothing but the gateway's mark and folders, so
+that another can take its place at any time.
 """
 
 from __future__ import annotations
@@ -11,28 +11,32 @@ import logging
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
-from cursor_gateway.processes import tree
-from cursor_gateway.processes.readiness import Readiness
+import psutil
 
 log = logging.getLogger(__name__)
 
-# Where each that is started dies at once, the next comes later and later.
+PROGRAM = Path(__file__).with_name("guardian_program.py")
+# Where each guardian dies at once, the next is started later and later.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 60.0
-# After which one has proved to live.
+# A guardian that has lived for so long counts as healthy.
 PROBATION = 10.0
 DISMISSAL_SECONDS = 3.0
 
 
-class Guardian:
-    """Use it only inside the event loop that made it. `known` holds its number."""
+def command(words: Sequence[str]) -> list[str]:
+    """What starts the program for the mark, the scratch directory and more in `words`."""
+    libraries = Path(psutil.__file__).parents[1]
+    return [sys.executable, "-I", "-S", str(PROGRAM), str(libraries), *words]
 
-    def __init__(
-        self, words: Sequence[str], lock: Sequence[int], readiness: Readiness, known: set[int]
-    ) -> None:
-        self._command = [sys.executable, "-I", "-S", tree.__file__, *words]
+
+class Guardian:
+    """Use it only inside the event loop that made it. It puts its pid into `known`."""
+
+    def __init__(self, words: Sequence[str], lock: Sequence[int], known: set[int]) -> None:
+        self._command = command(words)
         self._lock = lock
-        self._readiness = readiness
         self._known = known
         self._loop = asyncio.get_running_loop()
         self._pause = SHORTEST_PAUSE
@@ -40,7 +44,7 @@ class Guardian:
         self._process = self._start()
 
     async def dismiss(self) -> None:
-        """After a clean end, which leaves it nothing to do."""
+        """Let it go after a clean end, which leaves it nothing to do."""
         if self._starting is not None:
             self._starting.cancel()
         self._close_pipe()
@@ -56,8 +60,8 @@ class Guardian:
             pass_fds=self._lock,
         )
         assert process.stdin is not None
-        # Nothing is ever written. When it dies its end of the pipe closes, which can be seen here.
-        self._readiness.watch(process.stdin.fileno(), self._replace)
+        # Nobody ever writes. When the guardian dies its end of the pipe closes, which wakes us.
+        self._loop.add_reader(process.stdin.fileno(), self._replace)
         self._known.add(process.pid)
         self._since = self._loop.time()
         return process
@@ -86,7 +90,7 @@ class Guardian:
     def _close_pipe(self) -> None:
         pipe = self._process.stdin
         if pipe is not None and not pipe.closed:
-            self._readiness.unwatch(pipe.fileno())
+            self._loop.remove_reader(pipe.fileno())
             pipe.close()
 
 

@@ -2,8 +2,8 @@
 
 An agent that only waits holds a process of some hundred megabytes and half a dozen descriptors. How
 many of them there may be is a setting; but a process may be allowed few descriptors, and a machine
-may be full of other things. So who only waits gives way before anything has run out: a gateway
-without a descriptor could not even take the request that would make somebody give way.
+may be full of other things. So agents that only wait give way before anything has run out: a
+gateway without a descriptor could not even take the request that would make one give way.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import os
 import resource
 from pathlib import Path
 
-# What a start fails with where descriptors, processes or memory have run out.
+import psutil
+
+# A start fails with one of these where descriptors, processes or memory have run out.
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 
-# More than all slots, waiting agents and clients of one machine take. macOS starts programs with
-# 256, and takes no more than 10,240 here.
+# All slots, waiting agents and clients of one machine take fewer. macOS starts programs with 256,
+# and takes no more than 10,240 here.
 WANTED_DESCRIPTORS = 8192
 # A process that has used so much of what it may have has few left for clients.
 MOST_USED = 0.75
 # The machine is short of memory when less than both of these is available.
 LEAST_SHARE, LEAST_BYTES = 1 / 16, 512 * 1024 * 1024
 
-MEMORY, CGROUPS = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
 
 Limits = tuple[int, int]
 
@@ -71,23 +73,22 @@ def shortage() -> str:
 
 
 def _memory_is_short() -> bool:
+    machine = psutil.virtual_memory()
+    return _is_short(machine.available, machine.total) or _container_is_short()
+
+
+def _container_is_short() -> bool:
+    """Linux: whether the control group that this process is in has nearly all it may have."""
     try:
-        has = {name: int(kilobytes.split()[0]) * 1024 for name, kilobytes in _pairs(MEMORY, ":")}
-        if _is_short(has["MemAvailable"], has["MemTotal"]):
-            return True
         place = CGROUPS / Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
         most = int((place / "memory.max").read_text())
         # Files that were read count as used until somebody needs the room.
-        spare = int(dict(_pairs(place / "memory.stat", " "))["inactive_file"])
-        return _is_short(most - int((place / "memory.current").read_text()) + spare, most)
-    except (OSError, ValueError, KeyError):  # no limit, or a system that tells in another way
+        figures = (place / "memory.stat").read_text().split()
+        unused = int(figures[figures.index("inactive_file") + 1])
+        return _is_short(most - int((place / "memory.current").read_text()) + unused, most)
+    except (OSError, ValueError):  # no limit, or no such groups
         return False
 
 
 def _is_short(available: int, total: int) -> bool:
     return available < min(LEAST_SHARE * total, LEAST_BYTES)
-
-
-def _pairs(file: Path, separator: str) -> list[tuple[str, str]]:
-    lines = file.read_text().splitlines()
-    return [(name, value) for name, _, value in (line.partition(separator) for line in lines)]

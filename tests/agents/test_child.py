@@ -7,7 +7,6 @@ import contextlib
 import os
 import resource
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,7 +20,9 @@ from cursor_gateway.processes.child import Child, Command
 from cursor_gateway.processes.children import Children
 from cursor_gateway.scratch import Scratch
 from tests import fake_trees
-from tests.conftest import command_line, eventually
+from tests.conftest import children_of, command_line, eventually
+
+pytestmark = pytest.mark.processes
 
 NO_WILL = Transcripts({}, Path("/nonexistent"), keep=True)
 
@@ -57,7 +58,7 @@ def descriptors() -> int:
 
 
 def alive(pid: int) -> bool:
-    return not tree._is_dead(pid)
+    return tree.is_alive(pid)
 
 
 async def test_what_it_writes_is_read_and_its_exit_is_known(children: Children) -> None:
@@ -207,7 +208,7 @@ async def test_a_guardian_that_dies_at_once_is_replaced_more_and_more_slowly(
 
 def _guardian_of(children: Children) -> int | None:
     scratch = os.fsencode(children.scratch)
-    own = tree._children(os.getpid())
+    own = children_of(os.getpid())
     return next((pid for pid in own if scratch in command_line(pid).split(b"\0")), None)
 
 
@@ -264,27 +265,3 @@ async def test_closing_interrupts_a_prompt_that_nobody_reads(children: Children)
     await asyncio.sleep(0)
     await child.stop()
     assert not alive(child.pid)
-
-
-def test_without_proc_the_same_processes_are_found_by_ps() -> None:
-    mark = "ps-test.1."
-    env = os.environ | {tree.MARK: mark}
-    with subprocess.Popen(["sleep", "60"], env=env) as process:
-        try:
-            assert tree._marked_by_ps("ps-test.") == [process.pid]
-            assert tree.marked("ps-test.") == [process.pid]
-        finally:
-            process.kill()
-
-
-def test_without_the_kernels_list_children_are_found_by_their_parent(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with subprocess.Popen(["sleep", "60"]) as process:
-        try:
-            with_list = tree._children(os.getpid())
-            monkeypatch.setattr(tree, "_KERNEL_LISTS_CHILDREN", False)
-            assert process.pid in with_list
-            assert sorted(tree._children(os.getpid())) == sorted(with_list)
-        finally:
-            process.kill()

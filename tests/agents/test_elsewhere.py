@@ -24,6 +24,8 @@ from cursor_gateway.settings import SettingsError
 from tests.conftest import TESTS, Client, FakeAgent, Start, eventually, frames_of
 from tests.http.dialogue import BASH, Dialogue
 
+pytestmark = pytest.mark.processes
+
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 REAL = pytest.param(
     "sshd",

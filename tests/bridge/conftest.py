@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cursor_gateway.processes import tree
-from tests.conftest import Client, FakeAgent, Start
+from tests.conftest import Client, FakeAgent, Start, environment_of
 
 FAKE_SERVER = Path(__file__).parent / "fake_server.py"
 
@@ -42,11 +42,7 @@ class Mcp:
         return [pid for pid in tree.marked("") if self._is_ours(pid)]
 
     def _is_ours(self, pid: int) -> bool:
-        try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            return False
-        return f"FAKE_MCP_HOME={self.home}\0".encode() in environment
+        return environment_of(pid).get("FAKE_MCP_HOME") == str(self.home)
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from tests.bridge.conftest import (
 )
 from tests.conftest import Start, eventually
 
+pytestmark = pytest.mark.processes
+
 
 async def test_one_dead_server_of_five_costs_the_others_nothing(
     mcp: Mcp, bridged: Bridged, caplog: pytest.LogCaptureFixture

@@ -23,6 +23,8 @@ from tests.http.dialogue import BASH, Dialogue
 from tests.http.test_permissions import ALL, denied
 from tests.http.test_spares import spare
 
+pytestmark = pytest.mark.processes
+
 UNUSABLE = "scratch_unusable"
 
 

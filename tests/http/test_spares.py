@@ -13,6 +13,8 @@ import pytest
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
 
+pytestmark = pytest.mark.processes
+
 
 async def warm(client: Client) -> dict[str, Any]:
     return dict((await client.get("/health"))[1]["warm"])

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.agents.cursor.transcripts import Transcripts
-from tests.conftest import FakeAgent, Start, command_line, eventually
+from tests.conftest import GUARDIAN, FakeAgent, Start, children_of, command_line, eventually
 from tests.http.dialogue import BASH, Dialogue
+
+pytestmark = pytest.mark.processes
 
 SESSION = "0f7bd36c-4c5b-4e2f-9a51-1d1b3f6f7a10"
 
@@ -206,8 +208,7 @@ def ask(base_url: str) -> None:
 
 
 def guardian_of(pid: int) -> int:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return next(int(child) for child in children if b"process_tree.py" in command_line(child))
+    return next(child for child in children_of(pid) if GUARDIAN in command_line(child))
 
 
 def notes(fake: FakeAgent) -> list[Path]:
@@ -242,7 +243,6 @@ def content_of(note: Path) -> str:
     return note.read_text()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("with_guardian", [False, True])
 async def test_a_killed_gateway_leaves_no_transcript(
     start: Start, fake: FakeAgent, strangers: list[str], with_guardian: bool

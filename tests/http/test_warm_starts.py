@@ -15,6 +15,8 @@ from cursor_gateway.agents.cursor.version_facts import VersionFacts, read_facts,
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
 
+pytestmark = pytest.mark.processes
+
 # The real CLI takes 6 to 8 seconds. All is told by ratios.
 BOOT = 0.8
 VERSION = "2026.09.18-fake"
