@@ -100,7 +100,7 @@ READS = {
     "journal.record._PRODUCT": "the client",
     "redaction._SECRET_NAME": "the client",
     "redaction._SHAPES": "anybody",
-    "web.server._CLIENT_REQUEST_ID": "the client",
+    "web.middleware._CLIENT_REQUEST_ID": "the client",
 }
 # Made in a function, of what only a request brings, for the first 300 characters of a result.
 MADE_LATER = {"core/loop_guard.py": ["re.compile", "re.escape"]}
