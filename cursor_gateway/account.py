@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from cursor_gateway.agents.cursor.cli import CursorCli
 from cursor_gateway.agents.cursor.texts import ModelList, SignIn
 from cursor_gateway.agents.cursor.transcripts import config_folders
+from cursor_gateway.agents.model_families import MODEL_FAMILIES
 from cursor_gateway.background import in_background
 from cursor_gateway.core.models import Model, checked, resolve
 from cursor_gateway.errors import (
@@ -203,7 +204,7 @@ class Account:
         """The id of the model that a client means. `auto` never has to wait for the list."""
         known = self._models.value.models if self._models.value else ()
         try:
-            return resolve(wanted, known, self._aliases)
+            return resolve(wanted, known, self._aliases, MODEL_FAMILIES)
         except ModelNotFound:
             pass
         try:
@@ -211,7 +212,7 @@ class Account:
         except (AgentFailed, AgentOutdated, AgentTimedOut, OutOfResources):
             # There is no list to look in. The CLI itself knows whether it has the model.
             return checked(wanted)
-        return resolve(wanted, known, self._aliases)
+        return resolve(wanted, known, self._aliases, MODEL_FAMILIES)
 
     async def require_sign_in(self) -> None:
         """Refuse at once what the CLI would refuse after a second; when unsure, let it decide."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from cursor_gateway import __version__, foreign_files, running_gateways
 from cursor_gateway.account import cursor_files
 from cursor_gateway.agents.cursor import isolation
+from cursor_gateway.agents.model_families import MODEL_FAMILIES
 from cursor_gateway.clients.setup import AnyStatus
 from cursor_gateway.core.models import resolve
 from cursor_gateway.doctor.clients import clients
@@ -184,7 +185,7 @@ async def models(context: DoctorContext) -> Sequence[Finding]:
     found = [Finding("ok", f"{len(listed)} models: {some}, …")]
     for alias, target in context.settings.aliases.items():
         try:
-            resolve(target, listed, {})
+            resolve(target, listed, {}, MODEL_FAMILIES)
         except ModelNotFound as error:
             why, fix = f"Who asks for {alias!r} gets an error.", _without("aliases", context.env)
             found.append(Finding("fault", f"alias {alias!r}: {error}", why, fix))
