@@ -27,7 +27,8 @@ from benchmarks.fuzz_schemas import read_schema, schemas_and_documents
 from cursor_gateway.agents.cursor.run import RunSpec
 from cursor_gateway.agents.cursor.stream import AgentStream
 from cursor_gateway.agents.cursor.texts import classify_failure, is_config_race, parse_status
-from cursor_gateway.core.client_habits import restored
+from cursor_gateway.agents.model_families import MODEL_FAMILIES
+from cursor_gateway.core.client_habits import with_calls_from_text
 from cursor_gateway.core.conversation import ToolResult, ToolSpec
 from cursor_gateway.core.events import Event, Finished
 from cursor_gateway.core.history import history_of
@@ -142,7 +143,7 @@ def read_request(body: dict[str, Any]) -> None:
         try:
             exchange = dialect.parse(body)
             answer_to(exchange)
-            resolve(exchange.conversation.model, MODELS, {})
+            resolve(exchange.conversation.model, MODELS, {}, MODEL_FAMILIES)
         except GatewayError as error:
             orjson.dumps(dialect.render_error(error, "id"))
 
@@ -152,7 +153,7 @@ def answer_to(exchange: Exchange) -> None:
     prompt = render(conversation)
     prompt.text.encode()
     hash(RunSpec(conversation, "auto").kind)
-    history_of(restored(conversation.messages))
+    history_of(with_calls_from_text(conversation.messages))
     orjson.dumps([tool["name"] for tool in RelayedTools(conversation.tools).listing()])
     name = conversation.tools[0].name if conversation.tools else "bash"
     call = f'<tool_call>{{"name": {json.dumps(name)}, "arguments": {{"a": 1}}}}</tool_call>'

@@ -21,7 +21,7 @@ from cursor_gateway.agents.cursor.transcripts import Transcripts
 from cursor_gateway.agents.cursor.version_effects import relay_hold, warnings
 from cursor_gateway.agents.cursor.version_facts import KnownVersions, VersionFacts, known_facts
 from cursor_gateway.background import in_background
-from cursor_gateway.core.bridged_calls import Errands
+from cursor_gateway.core.bridged_calls import BridgedCalls
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall
 from cursor_gateway.core.events import Event
@@ -76,7 +76,7 @@ class Gateway:
             most=settings.slots * settings.parked_per_slot,
         )
         self._channel = ToolChannel(settings.tool_channel)
-        self._errands = Errands()
+        self._bridged_calls = BridgedCalls()
         self._slots = _Slots(settings.slots, settings.queue)
         self._loops_stopped = 0
         self._keeping: asyncio.Task[None] | None = None
@@ -188,7 +188,7 @@ class Gateway:
         results = await asyncio.gather(*map(self.bridge.answer, calls))
         turn.executed(results)
         beside = [event.id for event in events if isinstance(event, ToolCall)]
-        self._errands.remember(ask.caller, beside, calls, results)
+        self._bridged_calls.remember(ask.caller, beside, calls, results)
 
     def _continued(self, ask: TurnRequest, record: Record) -> Run | None:
         """The agent that waits for what `ask` brings."""
@@ -202,7 +202,7 @@ class Gateway:
         return self.agent.start(self._order(ask, *self._sessions.resumed(ask)), record)
 
     def _order(self, ask: TurnRequest, chat: Chat | None = None, known: int = 0) -> RunSpec:
-        conversation = self._errands.woven(ask.caller, ask.conversation)
+        conversation = self._bridged_calls.with_bridged_results(ask.caller, ask.conversation)
         by_relay = self._is_by_relay(ask)
         return RunSpec(conversation, ask.model, ask.directory, ask.caller, by_relay, chat, known)
 
@@ -304,7 +304,7 @@ class Gateway:
             located = self.agent.locate()
             agent: dict[str, Any] = {"kind": located.kind, "path": located.path}
             agent["version"] = self.account.version
-            problem = self.account.problem() or self._children.root.fault
+            problem = self.account.problem() or self._children.root.problem
         except AgentNotFound as missing:
             agent, problem = {"kind": None, "path": None, "version": None}, missing
         is_starting = not problem and self.account.is_starting

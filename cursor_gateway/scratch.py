@@ -30,7 +30,7 @@ TOUCHED_EVERY = 3600.0
 # For how long one look at it will do, where it found nothing wrong and where it did; and how long
 # those who ask wait for a disk that is slow to answer.
 LOOK_LASTS = 10.0
-FAULT_LASTS = 1.0
+PROBLEM_LASTS = 1.0
 LOOK_WAIT = 1.0
 
 # What a run needs at least: a directory, and a file of some hundred bytes in it.
@@ -53,7 +53,7 @@ class Scratch:
         self._looking: asyncio.Task[None] | None = None
         self._looked_at = float("-inf")
         # Why no agent can work there, as far as anybody has tried.
-        self.fault: ScratchUnusable | None = None
+        self.problem: ScratchUnusable | None = None
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -89,7 +89,10 @@ class Scratch:
 
     async def look(self) -> None:
         """Find out whether an agent could work there now."""
-        now, lasts = asyncio.get_running_loop().time(), FAULT_LASTS if self.fault else LOOK_LASTS
+        now, lasts = (
+            asyncio.get_running_loop().time(),
+            PROBLEM_LASTS if self.problem else LOOK_LASTS,
+        )
         if self._looking is None or (self._looking.done() and now > self._looked_at + lasts):
             self._looked_at = now
             self._looking = in_background(self._look(), "the look at the scratch directory")
@@ -99,17 +102,17 @@ class Scratch:
         try:
             self.make_sure()
             await asyncio.to_thread(_try_out, self.path)
-            self.fault = None
+            self.problem = None
         except OSError as error:
             if error.errno not in _OF_THE_PROCESS:
                 self._fail(error)
 
     def _fail(self, error: OSError) -> ScratchUnusable:
         why = f"No agent can work in {self.path}: {error.strerror or error}."
-        if self.fault is None:
+        if self.problem is None:
             log.warning("%s", why)
         # Another one than is raised, which would keep the whole conversation by its traceback.
-        self.fault = ScratchUnusable(why)
+        self.problem = ScratchUnusable(why)
         return ScratchUnusable(why)
 
     async def remove(self) -> None:

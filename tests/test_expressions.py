@@ -51,7 +51,7 @@ READS = {
     "agents.cursor.texts._LOGGED_OUT": "the agent",
     "agents.cursor.texts._MODEL_LINE": "the agent, match",
     "core.client_habits._INVOICE": "the client, match",
-    "core.client_habits._RETOLD_CALL": "the client",
+    "core.client_habits._CALL_IN_TEXT": "the client",
     "core.history._SESSION": "the client",
     "core.json_schema.patterns._JAVASCRIPT_ESCAPE": "the client",
     "core.loop_guard._ERROR": "tools, match",

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from cursor_gateway.errors import AgentFailed
 
-# Tool results carry whole files, so lines of many megabytes are normal. Far above any seen, far
-# below what would hurt the machine.
+# Tool results carry whole files, so lines of many megabytes are normal. The limit is far above any
+# line that was seen, and far below what would hurt the machine.
 MAX_LINE_BYTES = 256 * 1024 * 1024
 
 

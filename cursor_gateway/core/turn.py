@@ -48,9 +48,9 @@ from cursor_gateway.core.events import (
     Usage,
 )
 from cursor_gateway.core.json_text import to_json
-from cursor_gateway.core.limits import CutReason, TextCut
+from cursor_gateway.core.limits import CutReason, OutputLimits
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
-from cursor_gateway.core.retry import SecondAsk
+from cursor_gateway.core.retry import Retry
 from cursor_gateway.core.seams import Seams
 from cursor_gateway.core.tool_text import Imagined, Said
 from cursor_gateway.core.tools import find, fit
@@ -92,7 +92,7 @@ class Turn:
         self._rounds = 0
         self._show_activity = show_activity
         self._meter = UsageMeter()
-        self._second_ask = SecondAsk(conversation)
+        self._retry = Retry(conversation)
         self._seams = Seams()
         self._unmade = Unmade()
         self._calls = 0
@@ -107,13 +107,13 @@ class Turn:
     def begin(self, asked: Conversation, told: Usage = ZERO_USAGE) -> None:
         """A run of the agent starts, or goes on. It has read `asked`, which may have grown by
         `retry`; its earlier answers `told` the client of that much usage."""
-        self._second_ask.begin(asked)
+        self._retry.begin(asked)
         self._seams.begin()
         self._meter.begin(asked, told)
         self._own_guard = LoopGuard(self._max_repeat)
         if not self._rounds:
             # The limits are the answer's: what was said before an errand counts.
-            self._cut = TextCut(self._conversation.stop, self._conversation.max_tokens)
+            self._limits = OutputLimits(self._conversation.stop, self._conversation.max_tokens)
         self._written = WrittenCalls(self._tools, self._fit, reads_calls=self._reads_calls)
         self._burst = Burst()
         self._loops: list[tuple[Loop, ToolCall]] = []
@@ -135,7 +135,7 @@ class Turn:
     @property
     def retry(self) -> tuple[Message, ...]:
         """What the agent is asked again with, after the client's messages; else nothing."""
-        return self._second_ask.messages
+        return self._retry.messages
 
     @property
     def leaves_agent_waiting(self) -> bool:
@@ -202,7 +202,7 @@ class Turn:
             if not self.wants_more:
                 return
             if isinstance(piece, Said):
-                self._pass_cut(*self._cut.feed(piece.text), out)
+                self._pass_cut(*self._limits.feed(piece.text), out)
             elif isinstance(piece, Imagined) or not self._conversation.parallel_calls:
                 self._conclude(None, out)
 
@@ -222,8 +222,8 @@ class Turn:
         if self._conversation.output or self._unmade or waits_for_call:
             self._held.append(text)
         else:
-            self._second_ask.told(text)
-            self._seams.told()
+            self._retry.sent(text)
+            self._seams.sent()
             out.append(TextDelta(text))
 
     # Calls
@@ -311,12 +311,12 @@ class Turn:
         """Let go of what was held back only because more of it might have come."""
         self._read(self._written.close(), out)
         if self.wants_more:
-            self._pass_cut(*self._cut.close(), out)
+            self._pass_cut(*self._limits.close(), out)
 
     def _conclude(self, usage: Usage | None, out: list[Event]) -> None:
         """The run has nothing more to say: the turn ends, or the agent is asked again."""
         unmade = self._written.unmade
-        if unmade and self._second_ask.may("unmade"):
+        if unmade and self._retry.may("unmade"):
             # All of the run's calls again, since none was handed out yet.
             self._unmade = unmade
             self._ask_again(usage, *self._written.correction())
@@ -329,7 +329,7 @@ class Turn:
             # It stays unreadable: then the first attempt is as good as any.
             self._held, self._unmade = [self._unmade.as_written], Unmade()
             self._end("stop", usage, out)
-        elif self._must_call and self._second_ask.may("no call"):
+        elif self._must_call and self._retry.may("no call"):
             self._ask_again(usage, "".join(self._held), _CALL_SOMETHING)
         elif self._conversation.output is None or self._is_valid_output(usage):
             if self._unmade.is_quotation:
@@ -338,9 +338,7 @@ class Turn:
             self._end("stop", usage, out)
 
     def _end_with_calls(self, usage: Usage | None, out: list[Event]) -> None:
-        if 0 < self._relayed_loops == len(self._loops) and (
-            self._calls or self._second_ask.may("loop")
-        ):
+        if 0 < self._relayed_loops == len(self._loops) and (self._calls or self._retry.may("loop")):
             self.replies += self._hints()
             self._loops.clear()
             self._relayed_loops = 0
@@ -364,7 +362,7 @@ class Turn:
         self._rounds += 1
         if not self.over:
             self._meter.end_run(self._usage_so_far)
-            self._second_ask.bring(calls, results)
+            self._retry.bring(calls, results)
 
     def _hints(self) -> tuple[ToolResult, ...]:
         return tuple(
@@ -373,10 +371,10 @@ class Turn:
 
     def _break_loop(self, usage: Usage | None, out: list[Event]) -> None:
         """Tell the model first, as the result of the call it repeats; then stop it."""
-        if self._second_ask.may("loop"):
+        if self._retry.may("loop"):
             calls = [call for _, call in self._loops]
             self._meter.end_run(usage)
-            self._second_ask.bring(calls, self._hints())
+            self._retry.bring(calls, self._hints())
             return
         loop = self._loops[0][0]
         self._release_held(out)
@@ -392,14 +390,14 @@ class Turn:
         if not problem:
             self._held = [document]
             return True
-        if not self._second_ask.may("output"):
+        if not self._retry.may("output"):
             raise OutputInvalid(f"The model's answer does not fit response_format: {problem}")
         self._ask_again(usage, answer, structured.correction(problem))
         return False
 
     def _ask_again(self, usage: Usage | None, said: str, correction: str) -> None:
         self._meter.end_run(usage)
-        self._second_ask.correct(said, correction)
+        self._retry.correct(said, correction)
 
     def _end(
         self, reason: FinishReason, usage: Usage | None, out: list[Event], loop: Loop | None = None
@@ -409,7 +407,7 @@ class Turn:
             reason = "tool_calls"
             out.extend(TextDelta(each.raw) for each in self._written.unmade.pieces)
         self.usage = self._meter.total(usage)
-        stop = self._cut.found if reason == "stop" else None
+        stop = self._limits.found if reason == "stop" else None
         out.append(Finished(reason, self.usage, loop, stop))
         self.over = True
 

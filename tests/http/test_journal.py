@@ -290,7 +290,7 @@ async def test_only_the_last_ones_keep_their_words_in_memory(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cursor_gateway.journal.ring.RECENT_WITH_WORDS", 2)
-    monkeypatch.setattr("cursor_gateway.journal.record.WORDS_KEPT", 20)
+    monkeypatch.setattr("cursor_gateway.journal.ring.WORDS_KEPT", 20)
     async with start(record_prompts=True) as client:
         for name in ("one", "two", "three"):
             await client.error("hi", **UNKNOWN, headers={"X-Request-Id": name})
