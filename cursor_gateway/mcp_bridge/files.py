@@ -1,4 +1,5 @@
-"""Where MCP servers are written down: OpenCode's files, and others' where the user asks for it."""
+"""The files that configure MCP servers: OpenCode's, and those of other programs if a setting asks
+for them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _NAMES = ("opencode.json", "opencode.jsonc")
 
 
 def read_configuration(settings: Settings, env: Mapping[str, str]) -> Configured:
-    """All servers that the user and the project name."""
+    """All servers that the user and the project have configured."""
     files: list[ConfigFile] = []
     warnings: list[str] = []
     for path, is_opencode in _candidates(settings, env):
@@ -37,7 +38,7 @@ def project_directory(settings: Settings) -> Path:
 
 
 def _candidates(settings: Settings, env: Mapping[str, str]) -> Iterator[tuple[Path, bool]]:
-    """From the weakest to the strongest, and whether it is OpenCode's."""
+    """The files, each of which overrides the ones before it, and whether it is OpenCode's."""
     home, folders = _home(env), _project_folders(project_directory(settings).resolve())
     if settings.mcp_other_files:
         yield home / ".cursor" / "mcp.json", False
@@ -67,7 +68,8 @@ def _project_folders(project: Path) -> list[Path]:
 
 
 def _own_text(path: Path) -> str:
-    """Commands stand in these files: one that another user put above ours must not be run."""
+    """These files hold commands, and another user may have put one into a parent folder. The
+    gateway runs only commands of its own user and of root."""
     owner = path.stat().st_uid
     if owner not in (os.getuid(), 0):
         raise PermissionError("it belongs to another user, so its commands are not run")

@@ -171,7 +171,7 @@ async def test_a_flood_across_http_is_held_up(
 async def test_a_server_that_asks_and_never_listens_does_not_pile_up_answers(
     mcp: Mcp, bridged: Bridged, paces: type[Counted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_stream, "UNASKED_PER_SECOND", 1_000_000)
+    monkeypatch.setattr(bounded_stream, "UNSOLICITED_PER_SECOND", 1_000_000)
     mcp.add("asks", "asks")
     async with bridged() as client:
         before = len(asyncio.all_tasks())
