@@ -1,8 +1,8 @@
 """The OpenAI Responses dialect: Codex, and the newer half of OpenAI's SDKs.
 
-An answer is a list of items (reasoning, message, calls), each announced, filled and closed by typed
-events, all numbered. The encoder builds the items as it writes the events, so that the whole answer
-is at hand for the last one; a whole answer is that last event's `response`.
+An answer is a list of items (reasoning, message, calls). Typed and numbered events announce, fill
+and close each item. The encoder builds the items as it writes the events, since the last event
+holds the whole answer as its `response`; an answer that is not streamed is that `response`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def parse(body: Mapping[str, Any], stored: StoredResponses = NONE_STORED) -> Res
         if body.get(name):
             raise UnsupportedParameter(f"`{name}` is not possible here.", param=name)
     previous = _previous(body)
-    # Each response is read once, however many items refer to it.
+    # Each response is parsed once, however many items refer to it.
     get = cache(stored.get)
     given = [
         dereferenced(item, get, f"input[{at}]")
@@ -147,7 +147,7 @@ class ResponsesEncoder:
         }
         self._number = 0
         self._begun = False
-        # The item that is being filled, and its text so far.
+        # The open item, and the pieces of its text so far.
         self._item: dict[str, Any] | None = None
         self._pieces: list[str] = []
 
@@ -172,7 +172,7 @@ class ResponsesEncoder:
         return b"".join(frames)
 
     def fail(self, error: GatewayError, request_id: str) -> bytes:
-        """`response.failed`: Codex loses the text of a bare `error` event."""
+        """An error is `response.failed`: Codex 0.166 loses the text of an `error` event."""
         frames: list[bytes] = []
         self._begin(frames)
         described = {"code": error.code, "message": error.message, "request_id": request_id}
@@ -287,7 +287,7 @@ class ResponsesEncoder:
 
 
 class ResponsesFold:
-    """The last event of the stream holds the whole answer."""
+    """Collects an answer with the encoder, whose last event holds the whole answer."""
 
     def __init__(self, answer_id: str, created: int, exchange: ResponsesExchange) -> None:
         self._encoder = ResponsesEncoder(answer_id, created, exchange)

@@ -1,4 +1,5 @@
-"""Journal: the records of one gateway. The last ones in memory, all of them in a file, and sums."""
+"""Journal: the records of one gateway. The last ones are in memory, all are in a file, and
+counted."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ from cursor_gateway.settings import Settings
 log = logging.getLogger(__name__)
 
 RECENT = 500
-# Of the recent ones, how many keep what was asked and answered.
+# How many of the recent records hold what was asked and answered.
 RECENT_WITH_WORDS = 50
 
-# Nobody reads the sums after each answer, and many records in a row take a quarter of the time
-# that each takes between all else that is done for an answer.
+# Nobody reads the metrics after each answer. To count many records in a row takes a quarter of the
+# time that counting each one within its answer would take.
 COUNTED_TOGETHER = 50
 
-# While the CLI lists no models, any name may be asked for; not each shall be a series of its own.
+# While the agent lists no models, clients may ask for any name; this limits the series of metrics.
 MAX_MODELS = 100
 
 
 class Journal:
-    """The records of one gateway: the running ones, the recent ones, their sums, their file."""
+    """The records of one gateway: the running ones, the recent ones, their metrics, their file."""
 
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
         self._records_words = settings.record_prompts
@@ -43,7 +44,7 @@ class Journal:
 
     @contextmanager
     def keeping(self, record: Record) -> Iterator[None]:
-        """Around a request, if it is one that is answered by an agent."""
+        """A context around a request. Only requests that an agent answers are recorded."""
         if not record.dialect:
             yield
             return
@@ -57,14 +58,14 @@ class Journal:
             record.end()
             try:
                 self._keep(record)
-            except Exception:  # the answer is as good as it was
+            except Exception:  # the journal's failure must not spoil the answer
                 log.exception("a request is missing in the journal")
 
     def _keep(self, record: Record) -> None:
         self._uncounted.append(record)
         if len(self._uncounted) >= COUNTED_TOGETHER:
             self._count_all()
-        # What may be another thing by the time that it is written.
+        # These may change before the record is written.
         now = {"agents": record.processes()} | record.words()
         self._file.write(lambda: record.as_json() | now)
         self._recent.append(record)
@@ -89,7 +90,7 @@ class Journal:
             add("loop_guard_stops_total")
         for agent in record.agents:
             add("agent_runs_total", agent.how)
-            # One that went on is counted when it leaves by the request that it was started for.
+            # The exit of a continued agent is counted for the request that it was started for.
             if agent.how == "continued":
                 continue
             if agent.exited.done():
@@ -119,7 +120,7 @@ class Journal:
             record.asked = body[:WORDS_KEPT].decode("utf-8", "replace")
 
     def listed(self) -> Iterator[Record]:
-        """The newest first, and before them those that are still running."""
+        """The running records, then the recent ones, each with the newest first."""
         yield from reversed(self._running)
         yield from reversed(self._recent)
 
@@ -127,7 +128,7 @@ class Journal:
         return next((record for record in self.listed() if record.id == request_id), None)
 
     def measured(self, others: Mapping[str, Given]) -> str:
-        """Everything that is counted, as Prometheus reads it."""
+        """All metrics in the text format of Prometheus."""
         self._count_all()
         own = {"requests_running": len(self._running), "journal_lost_total": self._file.lost}
         return self._metrics.text({**others, **own})
@@ -137,7 +138,7 @@ class Journal:
 
 
 def reason_of(exit_code: int) -> str:
-    """Why an agent left. Programs that handle a signal leave with 128 and its number."""
+    """Why an agent exited. A program that handles a signal exits with 128 plus its number."""
     number = -exit_code if exit_code < 0 else exit_code - 128
     if number in (signal.SIGTERM, signal.SIGINT):
         return "stopped"

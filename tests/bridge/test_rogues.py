@@ -127,7 +127,7 @@ async def test_headers_without_end_and_redirects_in_a_circle_end(
 async def test_a_server_that_does_not_let_us_leave_is_left(
     mcp: Mcp, bridged: Bridged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "FAREWELL", 0.2)
+    monkeypatch.setattr(http, "DELETE_SECONDS", 0.2)
     monkeypatch.setattr(connection, "CHECK_EVERY", 0.1)
     monkeypatch.setattr(connection, "CHECK_TIMEOUT", 0.2)
     async with rogue(mcp, "clings"), bridged() as client:
