@@ -28,7 +28,7 @@ from cursor_gateway.dialects.content import (
     parse_messages,
     parse_model,
     parse_tools,
-    shown,
+    result_parts,
 )
 from cursor_gateway.dialects.fields import (
     expect_list,
@@ -259,7 +259,7 @@ def _message(message: Mapping[str, Any], where: str) -> Message:
         case "tool" | "function":
             call = message.get("tool_call_id" if role == "tool" else "name")
             call_id = call if isinstance(call, str) else ""
-            return Message("user", (ToolResult(call_id, shown(content)),))
+            return Message("user", (ToolResult(call_id, result_parts(content)),))
     raise InvalidRequest(
         f"`{where}.role` must be system, developer, user, assistant, tool or function.",
         param=f"{where}.role",

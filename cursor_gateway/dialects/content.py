@@ -122,7 +122,7 @@ def _result(part: Mapping[str, Any], where: str) -> ToolResult:
     content = parse_content(part.get("content"), f"{where}.content")
     call_id = part.get("tool_use_id")
     is_error = part.get("is_error") is True
-    return ToolResult(call_id if isinstance(call_id, str) else "", shown(content), is_error)
+    return ToolResult(call_id if isinstance(call_id, str) else "", result_parts(content), is_error)
 
 
 def _anthropic_image(source: object, where: str) -> ImageFile | ImageLink:
@@ -132,7 +132,7 @@ def _anthropic_image(source: object, where: str) -> ImageFile | ImageLink:
     return image(described.get("url"), where)
 
 
-def shown(content: Iterable[Part]) -> tuple[Text | ImageFile | ImageLink, ...]:
+def result_parts(content: Iterable[Part]) -> tuple[Text | ImageFile | ImageLink, ...]:
     """The parts of `content` that a tool result may have."""
     return tuple(part for part in content if not isinstance(part, ToolCall | ToolResult))
 

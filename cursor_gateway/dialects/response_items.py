@@ -24,7 +24,7 @@ from cursor_gateway.dialects.content import (
     parse_allowed_tools,
     parse_content,
     parse_tools,
-    shown,
+    result_parts,
 )
 from cursor_gateway.dialects.fields import expect_list, expect_object, expect_string
 from cursor_gateway.errors import InvalidRequest
@@ -82,7 +82,7 @@ def _item(item: Mapping[str, Any], where: str) -> Message | None:
         return Message("assistant", (_called(item, where),))
     if kind.endswith("_call_output"):
         output = item.get("output")
-        content = shown(parse_content(output, f"{where}.output"))
+        content = result_parts(parse_content(output, f"{where}.output"))
         return Message("user", (ToolResult(str(item.get("call_id")), content),))
     # The next turn does not need reasoning, or what a provider's own tools did.
     return None

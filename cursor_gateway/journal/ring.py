@@ -43,7 +43,7 @@ class Journal:
         self._models: set[str] = set()
 
     @contextmanager
-    def keeping(self, record: Record) -> Iterator[None]:
+    def recording(self, record: Record) -> Iterator[None]:
         """A context around a request. Only requests that an agent answers are recorded."""
         if not record.dialect:
             yield
@@ -57,11 +57,11 @@ class Journal:
             del self._running[record]
             record.end()
             try:
-                self._keep(record)
+                self._store(record)
             except Exception:  # the journal's failure must not spoil the answer
                 log.exception("a request is missing in the journal")
 
-    def _keep(self, record: Record) -> None:
+    def _store(self, record: Record) -> None:
         self._uncounted.append(record)
         if len(self._uncounted) >= COUNTED_TOGETHER:
             self._count_all()
@@ -127,7 +127,7 @@ class Journal:
     def find(self, request_id: str) -> Record | None:
         return next((record for record in self.listed() if record.id == request_id), None)
 
-    def measured(self, others: Mapping[str, Given]) -> str:
+    def metrics_text(self, others: Mapping[str, Given]) -> str:
         """All metrics in the text format of Prometheus."""
         self._count_all()
         own = {"requests_running": len(self._running), "journal_lost_total": self._file.lost}

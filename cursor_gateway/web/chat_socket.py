@@ -185,7 +185,7 @@ class _Connection:
         try:
             # A client that is gone gets no last message; its record shows that it left.
             with suppress(ConnectionError):
-                with self._journal.keeping(record):
+                with self._journal.recording(record):
                     end = await self._outcome(record, data, body)
                 await self._end(end)
         finally:

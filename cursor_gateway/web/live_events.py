@@ -31,7 +31,7 @@ _SILENT_LOOKS = 60
 _SIGN_OF_LIFE = b": \n\n"
 
 
-class Events:
+class LiveEvents:
     def __init__(
         self,
         journal: Journal,

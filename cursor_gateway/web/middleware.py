@@ -55,7 +55,7 @@ class Middleware:
         request[RECORD] = record
         request_ids.CURRENT.set(request_id)
         try:
-            with self._journal.keeping(record):
+            with self._journal.recording(record):
                 response = await self._respond(request, handler)
                 record.status = response.status
                 return response

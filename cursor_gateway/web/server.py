@@ -24,7 +24,7 @@ from cursor_gateway.web.body import BODIES_AT_ONCE, Bodies
 from cursor_gateway.web.chat_socket import PATH as SOCKET_PATH
 from cursor_gateway.web.chat_socket import ChatSockets
 from cursor_gateway.web.delivery import Delivery
-from cursor_gateway.web.live_events import Events
+from cursor_gateway.web.live_events import LiveEvents
 from cursor_gateway.web.middleware import Middleware, add_headers
 from cursor_gateway.web.protocol import Runner
 from cursor_gateway.web.response_store import ResponseStore
@@ -141,7 +141,7 @@ class Server:
                     prefix, self._gateway.bridge, self._bodies, self._active, may_call=may_call
                 )
             )
-        events = Events(self._journal, self._state, self._gateway.look_at_disk, self._stopping)
+        events = LiveEvents(self._journal, self._state, self._gateway.look_at_disk, self._stopping)
         app.router.add_routes(health_routes(self._gateway, self._admission, self._state, events))
         app.router.add_routes(journal_routes(self._journal, self._gateway, self._admission))
         app.router.add_routes(page_routes(self._gateway.account, self._env, self._admission))

@@ -11,13 +11,13 @@ from cursor_gateway.gateway import Gateway
 from cursor_gateway.processes import resources
 from cursor_gateway.web.admission import Admission
 from cursor_gateway.web.delivery import json_response
-from cursor_gateway.web.live_events import Events
+from cursor_gateway.web.live_events import LiveEvents
 
 State = Callable[[], dict[str, Any]]
 
 
 def health_routes(
-    gateway: Gateway, admission: Admission, state: State, events: Events
+    gateway: Gateway, admission: Admission, state: State, events: LiveEvents
 ) -> list[web.RouteDef]:
     async def show_health(request: web.Request) -> web.Response:
         """Probes need no key; without it they see no more than they need."""

@@ -29,7 +29,7 @@ def journal_routes(journal: Journal, gateway: Gateway, admission: Admission) -> 
         return json_response(record.as_json() | record.words() | {"curl": curl})
 
     async def measure(request: web.Request) -> web.Response:
-        text = journal.measured(_gauges(gateway))
+        text = journal.metrics_text(_gauges(gateway))
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     return [
