@@ -118,48 +118,50 @@ class RecentFailures:
         # By caller, model and directory.
         self._trials: _Newest[_Trial] = _Newest()
 
-    def attempt(self, ask: TurnRequest) -> _Attempt:
-        """A context in which an agent answers `ask`. Entering it raises a failure that is known."""
-        return _Attempt(self, ask)
+    def attempt(self, request: TurnRequest) -> _Attempt:
+        """A context in which an agent answers `request`. Entering it raises a known failure."""
+        return _Attempt(self, request)
 
-    async def check(self, ask: TurnRequest) -> _Trial | None:
-        """Raises a failure that is known. Returns the trial of this attempt if it repeats one."""
+    async def check(self, request: TurnRequest) -> _Trial | None:
+        """Raises a known failure. Returns the trial of this attempt if it repeats one."""
         if not self._refusals and not self._conversations:
             return None
-        conversation = _conversation(ask)
-        self._raise_refusal(ask, conversation)
+        conversation = _conversation(request)
+        self._raise_refusal(request, conversation)
         failing = self._conversations.get(conversation)
         if failing is None or not failing.times or failing.is_over(monotonic()):
             return None
-        trial = self._trials.renewed(ask.scope, _Trial())
+        trial = self._trials.renewed(request.scope, _Trial())
         await trial.until_known()
         _raise_final(failing, trial)
         return trial
 
-    def failed(self, ask: TurnRequest, error: GatewayError, trial: _Trial | None) -> GatewayError:
+    def failed(
+        self, request: TurnRequest, error: GatewayError, trial: _Trial | None
+    ) -> GatewayError:
         """Store the failure. Returns the error that the client gets."""
         # The copy has no traceback, which would hold the whole conversation.
         now, stored = monotonic(), copy(error)
         if isinstance(error, Unavailable) and not isinstance(error, _NOT_OF_AN_AGENT):
             if trial is not None:
                 trial.code, trial.failed_at = error.code, now
-            streak = self._conversations.renewed(_conversation(ask), _Streak(stored, now))
+            streak = self._conversations.renewed(_conversation(request), _Streak(stored, now))
             streak.add(stored, now)
             return _final(streak) if streak.times >= FINAL_AT else error
-        if (scope := _refused(error, ask)) is not None:
+        if (scope := _refused(error, request)) is not None:
             lasts = SIGN_IN_REFUSAL_LASTS if scope == _ACCOUNT else REFUSAL_LASTS
             self._refusals.put(scope, _Refusal(stored, now + lasts, self._sign_ins()))
         return error
 
-    def answered(self, ask: TurnRequest) -> None:
+    def answered(self, request: TurnRequest) -> None:
         if self._conversations:
-            self._conversations.pop(_conversation(ask), None)
+            self._conversations.pop(_conversation(request), None)
         self._refusals.pop(_ACCOUNT, None)
-        self._refusals.pop(("model", ask.model), None)
+        self._refusals.pop(("model", request.model), None)
 
-    def _raise_refusal(self, ask: TurnRequest, conversation: Hashable) -> None:
+    def _raise_refusal(self, request: TurnRequest, conversation: Hashable) -> None:
         now = monotonic()
-        for scope in (_ACCOUNT, ("model", ask.model), ("conversation", conversation)):
+        for scope in (_ACCOUNT, ("model", request.model), ("conversation", conversation)):
             refusal = self._refusals.get(scope)
             if refusal and now < refusal.until and refusal.sign_ins == self._sign_ins():
                 streak = self._conversations.renewed(conversation, _Streak(refusal.error, now))
@@ -180,14 +182,14 @@ def _raise_final(failing: _Streak, trial: _Trial) -> None:
 
 
 class _Attempt:
-    def __init__(self, failures: RecentFailures, ask: TurnRequest) -> None:
+    def __init__(self, failures: RecentFailures, request: TurnRequest) -> None:
         self._failures = failures
-        self._ask = ask
+        self._request = request
         self._trial: _Trial | None = None
         self._ended = asyncio.Event()
 
     async def __aenter__(self) -> None:
-        self._trial = await self._failures.check(self._ask)
+        self._trial = await self._failures.check(self._request)
         if self._trial is not None:
             self._trial.ended = self._ended
 
@@ -199,28 +201,28 @@ class _Attempt:
     ) -> None:
         try:
             if error is None:
-                self._failures.answered(self._ask)
+                self._failures.answered(self._request)
             elif isinstance(error, GatewayError):
-                instead = self._failures.failed(self._ask, error, self._trial)
+                instead = self._failures.failed(self._request, error, self._trial)
                 if instead is not error:
                     raise instead from error
         finally:
             self._ended.set()
 
 
-def _refused(error: GatewayError, ask: TurnRequest) -> Hashable | None:
+def _refused(error: GatewayError, request: TurnRequest) -> Hashable | None:
     """The requests that Cursor will refuse again; None if it may accept the same request."""
     if isinstance(error, _OF_THE_SIGN_IN):
         return _ACCOUNT
     if isinstance(error, _OF_A_MODEL):
-        return "model", ask.model
+        return "model", request.model
     if isinstance(error, AgentRefused | ContextTooLong):
-        return "conversation", _conversation(ask)
+        return "conversation", _conversation(request)
     return None
 
 
-def _conversation(ask: TurnRequest) -> Hashable:
-    return ask.scope, ask.whole.said
+def _conversation(request: TurnRequest) -> Hashable:
+    return request.scope, request.whole.said
 
 
 def _final(streak: _Streak) -> GatewayError:

@@ -61,7 +61,7 @@ def announced(gateway: RunningGateway, env: Mapping[str, str]) -> Iterator[Path 
         _remove_stale(folder)
         lock = _written(path, gateway)
     except OSError as error:
-        log.warning("no command will find this gateway: %s: %s", path, error.strerror)
+        log.warning("other commands cannot find this gateway: %s: %s", path, error.strerror)
         yield None
         return
     try:

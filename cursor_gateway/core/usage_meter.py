@@ -1,4 +1,4 @@
-"""UsageMeter: the tokens of one answer, as the agent counts them or else estimated."""
+"""UsageMeter: the tokens of one answer, counted by the agent where it does, else estimated."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from cursor_gateway.core.limits import estimate_tokens, size_of
 
 class UsageMeter:
     def __init__(self) -> None:
-        # The tokens of the runs before the present one.
+        # Of the runs before the present one.
         self._earlier = ZERO_USAGE
 
-    def begin(self, asked: Conversation, reported: Usage) -> None:
-        """A run starts, or goes on; its earlier answers have `reported` that much usage."""
+    def begin(self, asked: Conversation, told: Usage) -> None:
+        """A run starts, or goes on whose earlier answers `told` the client of that much."""
         self._asked = asked
-        self._reported = reported
+        self._told = told
         self._made = 0
 
     def say(self, text: str) -> None:
@@ -28,8 +28,8 @@ class UsageMeter:
         return self._earlier + self._of_run(usage)
 
     def _of_run(self, usage: Usage | None) -> Usage:
-        # The agent counts its whole run, of which earlier answers have reported their part.
-        if usage is not None and (rest := usage.beyond(self._reported)):
+        # The agent counts its whole run, of which earlier answers have told their part.
+        if usage is not None and (rest := usage.beyond(self._told)):
             return rest
         given = sum(map(size_of, self._asked.texts()))
         return Usage(estimate_tokens(given), estimate_tokens(self._made), estimated=True)

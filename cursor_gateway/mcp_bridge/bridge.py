@@ -83,7 +83,7 @@ class Bridge:
             if tasks:
                 _, tasks = await asyncio.wait(tasks, timeout=CLOSE_ROUND)
         if tasks:
-            log.warning("%d connections to MCP servers do not close", len(tasks))
+            log.warning("%d connections to MCP servers did not close in time", len(tasks))
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:

@@ -115,7 +115,7 @@ class Server:
             async with asyncio.timeout(self._settings.shutdown_grace):
                 await self._active.finished()
         except TimeoutError:
-            log.info("%d answers did not finish in time", self._active.count)
+            log.info("%d answers did not finish within shutdown_grace", self._active.count)
 
     async def close(self) -> None:
         self._active.refuse_new()
