@@ -19,7 +19,7 @@ HEAD = ("measure", "", "bare pipe", "reference", "gateway", "ratio", "target", "
 
 
 async def main() -> None:
-    # In a pipe no line may be folded.
+    # Rich would fold long lines in a pipe.
     console = Console(width=None if sys.stdout.isatty() else 140)
     found: list[Row] = []
     grown: list[Growth] = []

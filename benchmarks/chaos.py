@@ -36,18 +36,18 @@ from benchmarks.outside import GatewayProcess, Home, gateway, settled, write_sec
 FLAGS = (
     *("--slots", "8", "--queue", "200", "--idle-timeout", "2", "--first-event-timeout", "15"),
     *("--session-ttl", "2", "--relay-hold", "1", "--shutdown-grace", "1", "--keep-alive", "0.5"),
-    # An agent that was told of its loop does the same again, words included, as no model would.
+    # The fake agent repeats itself even after the loop guard's hint, as no model would.
     *("--tool-loop-max-repeat", "100"),
 )
 BASH = {"type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}
-# What the log of a healthy gateway never holds.
+# The log of a healthy gateway never has these.
 SUSPICIOUS = (b"Traceback", b"was destroyed but", b"never retrieved", b"never awaited")
 GROWTH_KB = 20_000
 
 
 @dataclass(slots=True)
 class Script:
-    """What the agent is told to do, and what must come of it."""
+    """The agent's instructions, and the answer that they must lead to."""
 
     steps: str
     words: str
@@ -55,7 +55,7 @@ class Script:
 
 
 def script(dice: random.Random, name: str) -> Script:
-    """Words and harmless vices in any order, and one of the ends."""
+    """Words and harmless misbehaviour in any order, and one of the ends."""
     steps: list[str] = []
     words: list[str] = []
     steps += dice.choices(("[[deaf]]", "[[grandchild]]", "[[stranger]]", "[[no-usage]]"), k=2)
@@ -74,7 +74,7 @@ OTHER_THINGS = (
     *("", "[[think:hm]]", "[[tool:read]]", "[[query:webFetch]]", "[[retry:]]"),
     *("[[noise:T: something]]", "[[flood:300000]]", "[[line:16000000]]"),
 )
-# After these another paragraph begins.
+# The gateway begins a new paragraph after these.
 OWN_TOOLS = ("[[tool:", "[[line:")
 OTHER_WEIGHTS = (40, 10, 10, 10, 10, 5, 5, 1)
 ENDS = (
@@ -103,11 +103,11 @@ class Round:
     session: aiohttp.ClientSession
     endings: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
-    # Set once a signal was sent: from then on new connections are refused, and after SIGKILL
-    # answers break off.
+    # Whether a signal was sent: then the gateway refuses new connections, and after SIGKILL answers
+    # break off.
     signalled: bool = False
     killed: bool = False
-    # Whether somebody kills agents: then any of them may fail.
+    # Whether the round kills agents: then any request may fail.
     is_sabotaged: bool = False
 
     def may_end(self, kind: str) -> bool:
@@ -159,14 +159,14 @@ class Round:
         ]
         body = body | {"messages": [*body["messages"], said, *results]}
         ending = await self.request("/chat/completions", body)
-        # The run that waited, or a fresh one; an agent that gave up says so in its own words.
+        # The parked run or a fresh one has answered, or the agent gave up waiting and says so.
         fitting = (result, "read anew", "timed out", "ticket ")
         if ending.kind == "complete" and not any(words in ending.words for words in fitting):
             self.count(name, f"wrong words {ending.words!r}", ok=False)
         self.count(name, ending.kind, ok=self.may_end(ending.kind))
 
     async def request(self, path: str, body: dict[str, Any]) -> Ending:
-        """Send it; sometimes leave after a random time or a random number of bytes."""
+        """Send a request; sometimes leave after a random time or a random number of bytes."""
         seconds = self.dice.choice((None, None, None, self.dice.uniform(0, 1.5)))
         limit = self.dice.choice((None, None, None, self.dice.randint(0, 2000)))
         reading = Reading(path, bool(body.get("stream")))
@@ -196,7 +196,7 @@ class Round:
                 self.violations.append(f"{name}: {ending.words!r} instead of {plan.words!r}")
             return
         self.count(name, ending.kind, ok=self.may_end(ending.kind))
-        # A failure of an agent that was told to behave needs a reason outside of it.
+        # If the agent was not told to fail, something else must explain a failure.
         is_excused = self.signalled or self.is_sabotaged
         if plan.completes and ending.kind.startswith("error") and not is_excused:
             self.violations.append(f"{name}: {ending.kind} for {plan.steps}")
@@ -235,7 +235,7 @@ DIALECTS: tuple[Callable[[str, bool], tuple[str, dict[str, Any]]], ...] = (
 
 @dataclass(slots=True)
 class Reading:
-    """What a client has of an answer, in any of the dialects."""
+    """The part of an answer that a client has received, in any dialect."""
 
     path: str
     stream: bool
@@ -264,7 +264,7 @@ class Reading:
         return Ending("complete", _whole_words(answer), message.get("tool_calls") or [])
 
     def frames(self) -> list[dict[str, Any]]:
-        """Only whole ones: the last may be half a frame."""
+        """The complete frames; the last one may be cut off."""
         whole = self.body[: self.body.rfind(b"\n\n") + 1]
         lines = (line for line in whole.split(b"\n") if line.startswith(b"data: {"))
         return [orjson.loads(line[6:]) for line in lines]
@@ -336,7 +336,7 @@ async def play(home: Home, dice: random.Random, guests: int, ending: str) -> Rou
 
 
 async def crowd(round_: Round, guests: int) -> None:
-    """So many guests, a dozen at a time."""
+    """Let so many guests in, a dozen at a time."""
     door = asyncio.Semaphore(12)
 
     async def visit(number: int) -> None:
@@ -347,11 +347,11 @@ async def crowd(round_: Round, guests: int) -> None:
 
 
 async def check_rest(round_: Round) -> None:
-    """After a first load, and again after a second: the gateway is as it was."""
+    """Check that the gateway has no more after a second load than after the first."""
     first = await at_rest(round_)
     await crowd(round_, 40)
     second = await at_rest(round_)
-    # An agent in reserve has its pipes; there may be two more than before.
+    # A warm agent has pipes, and there may be two more of them than before.
     if second["descriptors"] > first["descriptors"] + 8:
         round_.violations.append(f"descriptors grew: {first} then {second}")
     if second["resident_kb"] > first["resident_kb"] + GROWTH_KB:
@@ -361,7 +361,7 @@ async def check_rest(round_: Round) -> None:
 
 
 async def at_rest(round_: Round) -> dict[str, int]:
-    """Wait until nothing is left of the load; how much the gateway then has."""
+    """Wait until nothing is left of the load. Returns what the gateway has then."""
     served, health = round_.served, dict[str, Any]()
     deadline = time.monotonic() + 30
 
@@ -369,8 +369,8 @@ async def at_rest(round_: Round) -> dict[str, int]:
         health.update(await served.health(round_.session))
         slots, sessions = health["slots"], health["sessions"]
         busy = slots["busy"] + slots["waiting"] + sessions["parked"] + sessions["chats"]
-        # One of its children is the guardian. An agent in reserve is a child, too, and may keep
-        # orphans alive, of which nobody can say that they are not its own.
+        # One of its children is the guardian. A warm agent is a child, too, and orphans may stay as
+        # long as it lives, since they may be its own.
         return not busy and (health["warm"]["spares"] or len(served.children()) == 1)
 
     while not await is_quiet():

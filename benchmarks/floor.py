@@ -1,6 +1,7 @@
 """The floor of the stack: the least that an aiohttp handler does to pass an agent's bytes on.
 
-Nothing is parsed, nothing is checked, nobody is waited for who stays. `python floor.py PORT AGENT`.
+It parses nothing, checks nothing, and does not wait for an agent that stays. `python floor.py PORT
+AGENT`.
 
 It takes asyncio as it comes: Python 3.11 watches each child by a thread, later versions by a pidfd,
 which makes this floor 10 to 25 % cheaper and every ratio to it that much harder.

@@ -1,7 +1,7 @@
-"""What strangers write, read by everything that reads it: `make fuzz`.
+"""Fuzzing of every parser that reads input from outside: `make fuzz`.
 
-Each target takes something that came from outside and must accept it or refuse it by name: by a
-`GatewayError`, or by a warning for a configuration file. Any other exception is a finding.
+Each target must accept its input or reject it in a known way: by a `GatewayError`, or by a warning
+for a configuration file. Any other exception is a finding.
 Hypothesis makes values that are nearly right; atheris, where installed, changes bytes by coverage.
 """
 
@@ -27,7 +27,8 @@ from benchmarks.fuzz_schemas import read_schema, schemas_and_documents
 from cursor_gateway.agents import RunSpec
 from cursor_gateway.agents.cursor.stream import AgentStream
 from cursor_gateway.agents.cursor.texts import classify_failure, is_config_race, parse_status
-from cursor_gateway.core.client_habits import restored
+from cursor_gateway.agents.model_families import MODEL_FAMILIES
+from cursor_gateway.core.client_habits import with_calls_from_text
 from cursor_gateway.core.conversation import ToolResult, ToolSpec
 from cursor_gateway.core.events import AgentEvent, AnswerEvent, Finished
 from cursor_gateway.core.history import history_of
@@ -80,13 +81,13 @@ texts = st.one_of(
 
 ROUND = 2_000
 
-# Stand for values that are nested so deeply; as text, because Hypothesis prints what it finds.
+# These texts stand for deeply nested values, because Hypothesis prints what it finds.
 DEEP = {f"@{depth}@": depth for depth in (200, 500, 990, 5000)}
 leaves = st.one_of(st.none(), st.booleans(), numbers, texts, st.sampled_from(sorted(DEEP)))
 
 
 def json_text(value: object) -> str:
-    """As it comes over the wire: with NaN, numbers without bounds, and halves of characters."""
+    """`value` as bytes of a request, with NaN, infinite numbers and halves of surrogate pairs."""
     text = json.dumps(value)
     for mark, depth in DEEP.items():
         text = text.replace(f'"{mark}"', '{"properties":[' * depth + "1" + "]}" * depth)
@@ -94,7 +95,7 @@ def json_text(value: object) -> str:
 
 
 def objects_with(*keys: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects that are nearly what is expected: known keys, any values, at every level."""
+    """Objects that are nearly valid: known keys and any values, at every level."""
     names = st.one_of(st.sampled_from(keys), texts)
     values = st.recursive(
         st.one_of(leaves, st.sampled_from(keys)),
@@ -138,12 +139,12 @@ WORDS_OF_MCP = (
 
 
 def read_request(body: dict[str, Any]) -> None:
-    """As far as a request goes before an agent is started, and an answer to it."""
+    """All that happens to a request before an agent is started, and the encoding of an answer."""
     for dialect in DIALECTS:
         try:
             exchange = dialect.parse(body)
             answer_to(exchange)
-            resolve(exchange.conversation.model, MODELS, {})
+            resolve(exchange.conversation.model, MODELS, {}, MODEL_FAMILIES)
         except GatewayError as error:
             orjson.dumps(dialect.render_error(error, "id"))
 
@@ -153,7 +154,7 @@ def answer_to(exchange: Exchange) -> None:
     prompt = render(conversation)
     prompt.text.encode()
     hash(RunSpec(conversation, "auto").kind)
-    history_of(restored(conversation.messages))
+    history_of(with_calls_from_text(conversation.messages))
     orjson.dumps([tool["name"] for tool in RelayedTools(conversation.tools).listing()])
     name = conversation.tools[0].name if conversation.tools else "bash"
     call = f'<tool_call>{{"name": {json.dumps(name)}, "arguments": {{"a": 1}}}}</tool_call>'
@@ -202,8 +203,8 @@ WITH_TOOLS = chat.parse(
 
 
 def read_agent(data: bytes, cut: int = 0) -> None:
-    """What an agent wrote, and what is passed on of it, whole and cut: into small pieces, but not
-    into more than some hundred, unless told how."""
+    """Parse the output of an agent, whole and in pieces: of `cut` bytes, or else in some
+    hundred."""
     for size in (max(1, len(data)), cut or max(7, len(data) // 300)):
         stream = AgentStream()
         events: list[AgentEvent] = []
@@ -221,7 +222,7 @@ def read_agent(data: bytes, cut: int = 0) -> None:
 
 
 def read_tool_text(text: str, cut: int = 7) -> None:
-    """Whatever a model writes; the pieces do not depend on how it is cut."""
+    """Parse text of a model. The result must not depend on how the text is cut."""
     parser = ToolTextParser()
     for at in range(0, len(text), cut):
         parser.feed(text[at : at + cut])
@@ -251,7 +252,7 @@ def _unreadable(path: str, named: str) -> str:
 
 
 class FuzzedRelay:
-    """A relay on a real socket; it must answer every message, and never with a fault."""
+    """A relay on a real socket. It must answer every message, and never with a 5xx."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
@@ -285,7 +286,7 @@ class FuzzedRelay:
 
 
 def delta_line(text: str) -> bytes:
-    """As the CLI writes it, byte for byte."""
+    """The bytes that the CLI writes for `text`."""
     written = json.dumps(text, ensure_ascii=False).encode("utf-8", "backslashreplace")
     return DELTA % written
 
@@ -357,7 +358,7 @@ def fuzz_relay(examples: int) -> None:
 
 
 def _given(values: st.SearchStrategy[Any], target: Callable[[Any], None], examples: int) -> None:
-    """In rounds: Hypothesis remembers what it tried, which is gigabytes for all of them."""
+    """Run in rounds, since Hypothesis stores what it tried: gigabytes for all examples at once."""
     for done in range(0, examples, ROUND):
         _given_at_once(values, target, min(ROUND, examples - done))
 
@@ -375,7 +376,7 @@ def _given_at_once(
     check()
 
 
-# Monsters: single values that are large in one way. What reads them must take linear time.
+# Monsters: single values that are large in one way. Every parser must read them in linear time.
 
 
 def monsters(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -434,7 +435,7 @@ def monsters(size: int) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 def seconds(work: Callable[[], None]) -> float:
-    """Of this process, without those of others and of the collector, which knows no sizes."""
+    """CPU seconds of this process, without the garbage collector, whose time varies."""
     gc.collect()
     gc.disable()
     began = time.process_time()
@@ -446,9 +447,9 @@ def seconds(work: Callable[[], None]) -> float:
 
 
 def growth(size: int) -> dict[str, tuple[float, float]]:
-    """For each monster the seconds at `size` and at four times `size`."""
+    """The seconds for each monster at `size` and at four times `size`."""
     small, large = dict(monsters(size)), dict(monsters(4 * size))
-    # What was there before need not be looked through each time.
+    # The collector need not search older objects each time.
     gc.freeze()
     try:
         return {
@@ -463,7 +464,7 @@ def growth(size: int) -> dict[str, tuple[float, float]]:
 
 
 def fuzz_bytes(runs: int) -> None:
-    """By coverage, for as many runs; atheris ends the process."""
+    """Fuzz by coverage, for so many runs. atheris ends the process."""
     import atheris
 
     atheris.instrument_all()

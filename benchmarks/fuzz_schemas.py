@@ -1,8 +1,8 @@
-"""Schemas with every keyword of every draft, held against documents under a clock of work.
+"""Schemas with every keyword of every draft, checked against documents under a clock of work.
 
 The clock does not trust the steps that the code counts itself: it counts the lines of Python that
-were run. They may be so many for each step that there was, and for each value of the schema and the
-document; anything that loops without counting its steps is a finding, however fast the machine.
+ran. A limited number of lines is allowed for each step, and for each value of the schema and the
+document; a loop that does not count its steps is a finding, however fast the machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def clock_of_work(lines: int) -> Iterator[None]:
         sys.settrace(before)
 
 
-# What is imported at its first use is imported before any clock runs.
+# RE2 is imported at its first use, so this happens before any clock runs.
 occurs("a", "a", Steps())
 
 
@@ -60,7 +60,7 @@ def nodes_of(value: Any) -> int:
 
 
 def hold_against(schema: Any, document: Any) -> str:
-    """What is wrong with the document, or why nobody can say; raises if that took too much."""
+    """The document's problem, or why it cannot be checked. Raises if that took too much work."""
     nodes = nodes_of(schema) + nodes_of(document)
     lines = LINES_AT_LEAST + LINES_PER_STEP * STEPS + LINES_PER_VALUE * nodes
     with clock_of_work(lines):
@@ -82,7 +82,7 @@ names = st.sampled_from(["a", "b", "c", "", "a b"])
 
 
 def lists_of(entries: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[list[Any]]:
-    """Short ones of different entries, and long ones of the same."""
+    """Short lists of different entries, and long lists of the same entry."""
     same = st.builds(lambda entry, count: [entry] * count, entries, st.integers(most // 2, most))
     return st.one_of(st.lists(entries, max_size=4), same)
 
@@ -167,7 +167,7 @@ schemas = st.recursive(
 schemas_and_documents = st.tuples(schemas, documents)
 
 
-# Schemas that ask twice, at every step, for the one before.
+# Schemas that refer at every level twice to the next one.
 
 _TWICE: dict[str, Any] = {
     "allOf": lambda inner: {"allOf": [inner, inner]},
@@ -191,7 +191,7 @@ LEVELS = 40
 
 
 def doubling(keyword: str, reference: str) -> dict[str, Any]:
-    """As deep as forty levels: more steps than there will ever be."""
+    """Up to forty levels, which take more steps than any machine can do."""
     levels = {
         f"d{level}": {"$dynamicAnchor": f"d{level}"}
         | _TWICE[keyword](_to(level - 1, reference) if level else True)
@@ -199,7 +199,7 @@ def doubling(keyword: str, reference: str) -> dict[str, Any]:
     }
     if reference != "$recursiveRef":
         return {"$defs": levels} | _to(LEVELS - 1, reference)
-    # It always leads to the whole; what ends it is the document.
+    # The reference always leads to the whole schema; the depth of the document ends the check.
     whole: dict[str, Any] = _TWICE[keyword](_to(0, reference))
     return whole | {"$schema": _DIALECTS[2], "$recursiveAnchor": True}
 
@@ -210,7 +210,7 @@ def _to(level: int, reference: str) -> dict[str, Any]:
 
 
 def nested(levels: int = 30) -> Any:
-    """Objects and arrays by turns, so that every keyword goes down some of them."""
+    """Alternating objects and arrays, so that every keyword descends into some of them."""
     document: Any = 1
     for level in range(levels):
         document = [document, 1] if level % 4 == 0 else {"a": document, "b": 1}
@@ -220,7 +220,7 @@ def nested(levels: int = 30) -> Any:
 DOUBLING_KEYWORDS = tuple(_TWICE)
 
 
-# Keywords that hold much, tried for each of many values.
+# Keywords with large values, tried for each of many document values.
 
 MANY = 200
 _WIDE_BY_WORDS: dict[str, Any] = {
@@ -246,8 +246,8 @@ WIDE_VALUES: tuple[Any, ...] = (1, "a", {}, {"a": 1}, [1] * 20)
 
 
 def wide(keyword: str) -> list[dict[str, Any]]:
-    """Schemas with much in `keyword`, alone and where others look at what it has evaluated. That a
-    value does not fit is no end, so all values are tried."""
+    """Schemas with a large value of `keyword`, alone and together with `unevaluated...`. A value
+    that does not fit does not end the check, so all values are tried."""
     value = _WIDE_BY_NAME.get(keyword, _WIDE_BY_WORDS.get(SHAPES[keyword].words, 1))
     unevaluated: dict[str, Any] = {"unevaluatedProperties": {}, "unevaluatedItems": {}}
     besides: tuple[dict[str, Any], ...] = ({}, unevaluated, {"additionalProperties": False})

@@ -1,4 +1,4 @@
-"""docs/measurements.md: one section for each program that measures, written anew by it."""
+"""docs/measurements.md: each program that measures writes its own section anew."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "measurements.md"
 
 
 def write(section: str, body: str) -> None:
-    """Put `body`, with the date, the machine and the versions, into the place of `section`."""
+    """Replace `section` by `body`, with the date, the machine and the versions."""
     begins, ends = f"<!-- make {section} -->", f"<!-- end of make {section} -->"
     page = PAGE.read_text()
     head, _, rest = page.partition(begins)

@@ -1,8 +1,8 @@
 """The measures of `make bench`, each with its target.
 
-Where the machine is shared, absolute figures mean little. So whatever is compared is measured in
-turn, in short bursts and many rounds, and what counts is the ratio between their totals, or the
-median of the ratios inside each round.
+On a shared machine, absolute figures mean little. So two servers are measured in turn, in short
+bursts and many rounds, and the ratio between their totals counts, or the median of the ratios
+inside each round.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ BURSTS = 41
 CONCURRENCY = (1, 8, 32, 64)
 ANSWER = "deltas=200"
 LONG_STREAM = 200_000
-# What the servers still do after an answer (an agent's end, a directory's) belongs to it.
+# Work after an answer belongs to it: the agent exits, and its directory is removed.
 AFTERWORK = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measure: what the gateway needs, and the reference that it is held against."""
+    """One measure: what the gateway needs, and the reference that it is compared with."""
 
     measure: str
     unit: str
     gateway: float
     reference: float | None
     reference_is: str
-    # The figure that the target is about: a ratio, or the gateway's own figure where `absolute`.
+    # The figure that has the target: a ratio, or the gateway's own figure if `absolute`.
     figure: float
     at_most: float | None = None
     at_least: float | None = None
@@ -135,7 +135,7 @@ async def _time_to_first_token(rig: Rig) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class _Burst:
-    """So many answers, the seconds that they took, and those that the server has computed."""
+    """A number of answers, the seconds that they took, and the CPU seconds of the server."""
 
     requests: int
     seconds: float
@@ -186,7 +186,7 @@ async def _connected(server: Server, count: int) -> AsyncIterator[list[Client]]:
 
 
 async def _throughput(rig: Rig, concurrency: int) -> tuple[Row, Row]:
-    """By the totals of many short bursts: a median of their ratios varies twice as much."""
+    """Compare the totals of many short bursts: a median of their ratios varies twice as much."""
     requests = max(64, 2 * concurrency)
     body = request_body(ANSWER)
     bursts: dict[str, list[_Burst]] = {"floor": [], "gateway": []}
@@ -266,7 +266,8 @@ async def _second_after_slow_boot(rig: Rig) -> Row:
 
 
 async def _memory_per_stream(rig: Rig) -> tuple[Row, Row]:
-    """Of fresh servers: what others have freed would hide what streams take."""
+    """Memory per stream of fresh servers: memory that was freed before would hide what streams
+    take."""
     early, late = {}, {}
     for name, start in (("floor", start_floor), ("gateway", start_gateway)):
         server = start(rig.agent)
@@ -298,7 +299,7 @@ async def _slow_streams(server: Server, count: int) -> AsyncIterator[None]:
 
 
 async def _memory_of_a_huge_answer(rig: Rig) -> Row:
-    """What ten seconds add to the gateway's memory while 500 MB wait for a client's 1 KB/s."""
+    """Growth of the gateway's memory in ten seconds, while a client reads 500 MB with 1 KB/s."""
     grown = {}
     for name, start in (("floor", start_floor), ("gateway", start_gateway)):
         server = start(rig.agent)
@@ -343,7 +344,7 @@ def _starts(measure: str, argv: Sequence[str], reference: str, at_most: float) -
 def _best(
     measure: str, ours: list[float], theirs: list[float], reference: str, at_most: float
 ) -> Row:
-    """Of a start, the best one counts: whatever else happened made it slower."""
+    """The fastest start counts, since anything else on the machine only makes it slower."""
     mine, other = min(ours) * 1e3, min(theirs) * 1e3
     return Row(measure, "ms", mine, other, reference, mine / other, at_most=at_most)
 
@@ -371,7 +372,7 @@ async def _growth_in_history(rig: Rig) -> Growth:
 
 
 async def _growth_in_streams(rig: Rig) -> Growth:
-    """All of them at once, none of them fast: 50 deltas, 20 ms apart."""
+    """Streams at the same time, each of 50 deltas, 20 ms apart."""
     sizes = (8, 32, 128)
     body = request_body("deltas=50 pace_us=20000")
     costs = [(await _burst(rig.gateway, size, size, body)).cpu_each for size in sizes]
@@ -379,7 +380,7 @@ async def _growth_in_streams(rig: Rig) -> Growth:
 
 
 async def _least(server: Server, body: bytes) -> float:
-    """CPU seconds of one answer; the least of some, for the same reason as with starts."""
+    """CPU seconds of one answer: the least of three, since disturbances only add to it."""
     return min([(await _burst(server, 1, 1, body)).cpu_each for _ in range(3)])
 
 

@@ -1,4 +1,4 @@
-"""A gateway as a process of its own, and what the operating system says of it."""
+"""A gateway as a process of its own, observed by the means of the operating system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODELS = "Available models\n\nauto - Auto (default)\n\nTip: use --model <id> to 
 
 @dataclass(slots=True)
 class Home:
-    """A user's home directory in which `cursor-agent` is a program of ours."""
+    """A user's home directory in which `cursor-agent` is a fake."""
 
     path: Path
     env: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Home:
         self.install([sys.executable, "-P", "-m", "tests.fake_agent"])
 
     def processes(self) -> list[int]:
-        """Everything alive that belongs here, by its environment or its command line."""
+        """All live processes of this home, found by their environment or their command line."""
         ours = str(self.path).encode()
         return [pid for pid in all_processes() if pid != os.getpid() and _mentions(pid, ours)]
 
@@ -112,7 +112,7 @@ class GatewayProcess:
 async def gateway(
     home: Home, *flags: str, through: Sequence[str] = ()
 ) -> AsyncIterator[GatewayProcess]:
-    """`through` are the words of a program that turns into the one that it is told to start."""
+    """`through` is the command of a program that replaces itself by the one that it starts."""
     process = await asyncio.create_subprocess_exec(
         *(*through, sys.executable, "-m", "cursor_gateway", "serve", "--port", "0", *flags),
         env=home.env,
@@ -142,7 +142,7 @@ async def _collect(stream: asyncio.StreamReader, log: bytearray) -> None:
 
 
 async def settled(check: Callable[[], Any], seconds: float = 20.0) -> bool:
-    """Whether `check` becomes true in time. For what only the operating system can tell."""
+    """Whether `check` becomes true in time. It polls, since nothing reports the change."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while not check():
@@ -153,7 +153,7 @@ async def settled(check: Callable[[], Any], seconds: float = 20.0) -> bool:
 
 
 def write_section(title: str, lines: Sequence[str]) -> None:
-    """Replace one section of docs/measurements.md, or add it; others' sections stay."""
+    """Replace one section of docs/measurements.md, or add it. The other sections stay."""
     text = MEASUREMENTS.read_text() if MEASUREMENTS.exists() else "# Measurements\n"
     begin, end = f"<!-- {title} -->", f"<!-- end of {title} -->"
     section = "\n".join((begin, f"## {title}", "", machine(), "", *lines, end))

@@ -23,13 +23,13 @@ import orjson
 
 HERE = Path(__file__).parent
 GATEWAY = str(Path(sys.executable).with_name("cursor-gateway"))
-# The first delta's text; the prompt, which the agent repeats before it, does not contain it.
+# The text of the first delta. The agent repeats the prompt before it, which does not contain this.
 FIRST_TOKEN = b'"token0 '
 SLOTS = 256
 
 
 def build_agent(folder: Path) -> Path:
-    """The native agent. Linked statically where that is possible: it starts in half the time."""
+    """The native agent. It is linked statically if possible, so that it starts in half the time."""
     compiler = os.environ.get("CC") or shutil.which("cc") or "gcc"
     agent = folder / "cursor-agent"
     command = [compiler, "-O2", "-o", str(agent), str(HERE / "agent.c")]
@@ -50,7 +50,8 @@ class Server:
     def __init__(self, argv: Sequence[str], port: int, env: dict[str, str]) -> None:
         self.port = port
         began = time.perf_counter()
-        # In a session of its own, as a service: its share of a busy machine is not the client's.
+        # A session of its own, like a service: on a busy machine it gets a share apart from the
+        # client's.
         self._process = subprocess.Popen(
             argv,
             env=env,
@@ -66,12 +67,13 @@ class Server:
         return self._process.pid
 
     def cpu(self) -> float:
-        """Seconds that its threads have computed so far; not those of its children."""
-        # The kernel's clock of another process: clock_getcpuclockid(3), which Python lacks.
+        """CPU seconds of its threads so far, without those of its children."""
+        # Linux' CPU clock of another process, as clock_getcpuclockid(3) computes it. Python lacks
+        # it.
         return time.clock_gettime((~self.pid << 3) | 2)
 
     def memory(self) -> int:
-        """Bytes of memory that it holds."""
+        """Its memory in bytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
@@ -129,7 +131,7 @@ def start_gateway(agent: Path) -> Server:
 
 
 def clean_environment(agent: Path) -> dict[str, str]:
-    """Nothing of the user's own settings, and no agent but ours."""
+    """An environment without the user's own settings, and with the fake agent only."""
     kept = {name: value for name, value in os.environ.items() if "CURSOR" not in name}
     home = str(agent.parent)
     return kept | {"HOME": home, "XDG_CONFIG_HOME": home, "CURSOR_AGENT_EXECUTABLE": str(agent)}
@@ -151,7 +153,7 @@ def request_head(body: bytes) -> bytes:
 
 @dataclass(slots=True)
 class Answer:
-    """Seconds from the request to the first token and to the end, and the bytes that came."""
+    """The seconds from the request to the first token and to the end, and the bytes received."""
 
     first: float = 0.0
     total: float = 0.0
@@ -159,7 +161,7 @@ class Answer:
 
 
 class Client(asyncio.Protocol):
-    """One connection, kept open. It does no more than look for the first token and the end."""
+    """A client with one open connection, which only looks for the first token and the end."""
 
     _END = b"0\r\n\r\n"
 
@@ -207,7 +209,7 @@ class Client(asyncio.Protocol):
 
 
 def through_a_pipe(agent: Path, directive: str) -> Answer:
-    """The agent without any server: what no server can beat."""
+    """The agent without any server: no server can be faster."""
     answer = Answer()
     began = time.perf_counter()
     with subprocess.Popen(

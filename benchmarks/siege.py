@@ -1,7 +1,7 @@
 """Attacks, one after the other: `make siege`.
 
-Each scene has a gateway of its own, which is a real process. It is attacked, and meanwhile looked
-at from outside; then it is attacked again, and ended in the middle of it. What must hold:
+Each scene attacks a gateway of its own, which is a real process, and checks it from outside
+meanwhile. Then it attacks again, and ends the gateway in the middle of the attack. What must hold:
 
 - `/health` answers within two seconds, whatever happens;
 - the answers of another client go on, word for word;
@@ -35,13 +35,13 @@ from benchmarks.outside import GatewayProcess, Home, gateway, settled, write_sec
 
 HEALTH_SECONDS = 2.0
 ENDING_SECONDS = 10.0
-# An attack that takes longer has won.
+# An attack that makes the gateway take longer than this has succeeded.
 SCENE_SECONDS = 90.0
-# Before the second attack is interrupted: enough to be in the middle of it.
+# After so long the gateway is ended, in the middle of the second attack.
 INTO_THE_ATTACK = 1.0
-# Some bodies of 50 MB, and what becomes of them.
+# Room for some bodies of 50 MB, and for what is parsed from them.
 PEAK_KB = 600_000
-# What the allocator keeps for itself of two answers of 64 MB at once.
+# The allocator does not give back all memory of two answers of 64 MB at once.
 GROWTH_KB = 150_000
 GROWTH_DESCRIPTORS = 12
 BYSTANDER = "[[slowly:40]]"
@@ -50,7 +50,7 @@ BYSTANDER_WORDS = "".join(f"{number} " for number in range(40))
 
 @dataclass(slots=True)
 class Besieged:
-    """The gateway that is attacked, and what was seen of it."""
+    """The gateway under attack, and what was observed."""
 
     home: Home
     served: GatewayProcess
@@ -62,7 +62,7 @@ class Besieged:
     violations: list[str] = field(default_factory=list)
 
     async def post(self, path: str, body: Any, **options: Any) -> tuple[int, bytes]:
-        """The status and the answer; nothing of a connection that was ended under it."""
+        """The status and the answer; empty if the connection was closed meanwhile."""
         key = "data" if isinstance(body, bytes) else "json"
         headers = {"Content-Type": "application/json"} | options.pop("headers", {})
         try:
@@ -74,7 +74,7 @@ class Besieged:
             return 0, b""
 
     async def expect(self, wanted: Sequence[int], path: str, body: Any, **options: Any) -> None:
-        """One of the statuses `wanted`, or none from a gateway that was told to end."""
+        """Check that the status is one of `wanted`, or that the gateway is shutting down."""
         status, answer = await self.post(path, body, **options)
         if status not in wanted and not (self.is_ending and status in (0, 503)):
             self.violations.append(f"{path}: {status} instead of {wanted}: {answer[:300]!r}")
@@ -82,19 +82,19 @@ class Besieged:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """`attack` may hold on to what it opened: it is cancelled at its end."""
+    """One attack. `attack` may hold what it opened: it is cancelled at the end."""
 
     name: str
     attack: Callable[[Besieged], Coroutine[Any, Any, None]]
     flags: Sequence[str] = ()
-    # What comes first: whatever it takes of memory and descriptors is no trace of the attack.
+    # Runs first, so that its memory and descriptors are not taken for traces of the attack.
     before: Callable[[Besieged], Coroutine[Any, Any, None]] | None = None
-    # What is there for as long as the gateway.
+    # A context that lasts as long as the gateway.
     beside: Callable[[Home], AbstractAsyncContextManager[None]] = lambda home: nullcontext()
-    # Whether it may well hit the answers of others: those of whoever works in what it removes.
+    # Whether answers of other clients may fail: the attack removes files that their agents use.
     hits_others: bool = False
     ending: signal.Signals = signal.SIGTERM
-    # What starts the gateway: `("prlimit", "--nofile=256")`.
+    # A command that starts the gateway, such as `("prlimit", "--nofile=256")`.
     through: Sequence[str] = ()
 
 
@@ -113,7 +113,7 @@ async def watch(besieged: Besieged) -> None:
 
 
 async def stand_by(besieged: Besieged) -> None:
-    """Another client, whose answers have nothing to do with the attack."""
+    """Another client, which has nothing to do with the attack."""
     while True:
         status, answer = await besieged.post(*chat(BYSTANDER, stream=False))
         if status != 200 or BYSTANDER_WORDS.encode() not in answer:
@@ -132,8 +132,8 @@ async def running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def play(scene: Scene, home: Home, patience: float = 20.0) -> Besieged:
-    """`patience` are the seconds after which what is left of an attack will stay."""
+async def play(scene: Scene, home: Home, seconds: float = 20.0) -> Besieged:
+    """Play a scene. Traces of the attack must be gone after so many seconds."""
     flags = ("--shutdown-grace", "3", *scene.flags)
     async with scene.beside(home), gateway(home, *flags, through=scene.through) as served:
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
@@ -145,9 +145,9 @@ async def play(scene: Scene, home: Home, patience: float = 20.0) -> Besieged:
                 await scene.before(besieged)
             before = served.resident_kb(), served.descriptors()
             await endure(scene, besieged)
-            await check_rest(besieged, patience, *before)
+            await check_rest(besieged, seconds, *before)
             await end_in_the_middle(scene, besieged)
-    await check_nothing_stays(besieged, patience)
+    await check_nothing_stays(besieged, seconds)
     return besieged
 
 
@@ -157,7 +157,7 @@ async def endure(scene: Scene, besieged: Besieged) -> None:
         try:
             async with asyncio.timeout(SCENE_SECONDS):
                 await scene.attack(besieged)
-                # Whoever stands by sees what comes after it, too.
+                # The other client goes on for a while after the attack.
                 seen = besieged.bystanders
                 await until(lambda: scene.hits_others or besieged.bystanders > seen + 1)
         except TimeoutError:
@@ -173,9 +173,9 @@ async def until(check: Callable[[], bool]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def check_rest(besieged: Besieged, patience: float, memory_kb: int, descriptors: int) -> None:
+async def check_rest(besieged: Besieged, seconds: float, memory_kb: int, descriptors: int) -> None:
     served, allowed = besieged.served, descriptors + GROWTH_DESCRIPTORS
-    if not await settled(lambda: served.descriptors() <= allowed, patience):
+    if not await settled(lambda: served.descriptors() <= allowed, seconds):
         besieged.violations.append(f"descriptors: {descriptors}, then {served.descriptors()}")
     if served.resident_kb() > memory_kb + GROWTH_KB:
         besieged.violations.append(f"memory: {memory_kb} kB, then {served.resident_kb()} kB")
@@ -194,20 +194,20 @@ async def end_in_the_middle(scene: Scene, besieged: Besieged) -> None:
         besieged.violations.append(f"exit code {process.returncode} within {ENDING_SECONDS:g} s")
 
 
-async def check_nothing_stays(besieged: Besieged, patience: float) -> None:
+async def check_nothing_stays(besieged: Besieged, seconds: float) -> None:
     home = besieged.home
-    if not await settled(lambda: not home.processes(), patience):
+    if not await settled(lambda: not home.processes(), seconds):
         besieged.violations.append(f"processes remain: {len(home.processes())}")
         for pid in home.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    if not await settled(lambda: not home.scratch(), patience):
+    if not await settled(lambda: not home.scratch(), seconds):
         besieged.violations.append(f"directories remain: {home.scratch()}")
     besieged.violations += suspicious(bytes(besieged.served.log))
 
 
 def suspicious(log: bytes) -> list[str]:
-    """The first place in the log that a healthy gateway's would not have, with what follows."""
+    """The first suspicious place in the log, with what follows."""
     lines = log.decode("utf-8", "replace").splitlines()
     marks = [mark.decode() for mark in SUSPICIOUS]
     found = (at for at, line in enumerate(lines) if any(mark in line for mark in marks))

@@ -28,7 +28,8 @@ BRIDGE = ROOT / "tests" / "bridge"
 
 
 def doubling(reference: str, draft: str) -> dict[str, Any]:
-    """Each definition asks twice for the next one: checking all of them takes for ever."""
+    """A schema in which each definition refers twice to the next, so that a naive check never
+    ends."""
     count = 60
     definitions: dict[str, Any] = {f"d{count}": {"type": "object"}}
     for number in range(count):
@@ -70,7 +71,8 @@ def in_tool(schema: Any, arguments: str = "{}") -> dict[str, Any]:
 
 
 async def schemas(besieged: Besieged, bodies: Iterable[dict[str, Any]]) -> None:
-    """Refused, answered, or given up because the model's document does not fit: all will do."""
+    """The gateway may refuse a request, answer it, or fail because the model's document does not
+    fit."""
     for body in bodies:
         await besieged.expect([200, 400, 422], "/chat/completions", body)
 
@@ -161,7 +163,7 @@ async def bodies_at_once(besieged: Besieged) -> None:
 
 @asynccontextmanager
 async def connection(port: int) -> AsyncIterator[asyncio.StreamWriter]:
-    """One of which nothing is read."""
+    """A connection from which nothing is read."""
     _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
     try:
         yield writer
@@ -189,7 +191,7 @@ async def pipelined(besieged: Besieged) -> None:
 
 
 async def stalled_readers(besieged: Besieged) -> None:
-    """Both slots' worth, and they are free again when `total_timeout` is over."""
+    """Unread answers take both slots, which are free again after `total_timeout`."""
     body = chat("[[line:1000000]]" + "[[many:200000]]", stream=True)[1]
     async with AsyncExitStack() as stack:
         for _ in range(4):
@@ -203,7 +205,7 @@ async def stalled_readers(besieged: Besieged) -> None:
 
 
 def is_free(health: dict[str, Any]) -> bool:
-    """Whether there is no answer but that of whoever stands by."""
+    """Whether no request is served but that of the other client."""
     return bool(health["slots"]["busy"] + health["slots"]["waiting"] <= 1)
 
 
@@ -259,7 +261,7 @@ async def forget(work: Coroutine[Any, Any, object]) -> None:
 
 
 async def daemon(besieged: Besieged) -> None:
-    """It has no mark, no parent and no directory of ours; only its name, for us, says whose."""
+    """A daemon without our mark, parent or directory; only its name shows the test whose it is."""
     name = besieged.home.path / "daemon"
     command = f"cd / && env -i setsid bash -c 'exec -a {name} sleep 600' &"
     await leave(besieged, f"[[text:a]][[sh:{command}]][[hang]]", after=1.0)
@@ -269,7 +271,7 @@ async def leave(besieged: Besieged, steps: str, after: float) -> None:
     body = chat(steps, stream=True)[1]
     with suppress(TimeoutError):
         await besieged.post("/chat/completions", body, timeout=aiohttp.ClientTimeout(after))
-    # The gateway and its guardian, and whoever stands by.
+    # The gateway, its guardian and the agents of the other client.
     await until(lambda: len(besieged.home.processes()) < 8)
 
 
@@ -278,7 +280,7 @@ async def leave(besieged: Besieged, steps: str, after: float) -> None:
 
 @asynccontextmanager
 async def rogues(home: Home) -> AsyncIterator[None]:
-    """Local and remote MCP servers that go astray; one in good order is among them."""
+    """Local and remote MCP servers that misbehave, and one that does not."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     local = {"type": "local", "environment": {"FAKE_MCP_HOME": str(home.path)}}
@@ -305,7 +307,8 @@ async def until_connected(besieged: Besieged) -> None:
 
 
 async def call_rogues(besieged: Besieged) -> None:
-    """Whatever they answer, a call of a tool ends, and says what became of it."""
+    """Whatever a server answers, the call of its tool ends with a result that says what
+    happened."""
     asked = [f"rogue__{name}" for name in ("endless", "bomb", "eventful", "values", "parts")]
     async with asyncio.TaskGroup() as calls:
         for name in (
@@ -333,7 +336,7 @@ async def tmp_cleaner(besieged: Besieged) -> None:
             shutil.rmtree(root, ignore_errors=True)
 
 
-# Those that wait at the end are gone before anybody looks.
+# Parked runs expire before the final check.
 ABANDONED = ("--slots", "2", "--session-ttl", "10")
 SCENES = (
     Scene("schemas that double", doubling_schemas),

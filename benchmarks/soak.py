@@ -30,7 +30,8 @@ FLAGS = ("--slots", "256", "--queue", "100000", "--session-ttl", "1", "--warm", 
 SHORT = "[[bench deltas=3]]"
 # Twenty words in ten seconds.
 SLOW = "[[bench deltas=20 pace_us=500000]]"
-# The words of an agent that needs a compiler, in the shell's: deltas, and seconds between them.
+# A shell version of the compiled agent, for machines without a compiler: the number of deltas, and
+# the seconds between them.
 SHELL_AGENT = r"""
 case "$1" in
   --version) echo 2026.09.18-soak; exit ;;
@@ -51,13 +52,13 @@ while [ $deltas -gt 0 ]; do
 done
 echo '{"type":"result","subtype":"success","is_error":false}'
 """
-# One page more or less is noise; a leak of a thousand bytes in each request is not.
+# A page more or less is noise; a leak of a thousand bytes in each request is above this.
 MAX_SLOPE_KB = 250.0
 
 
 @dataclass(slots=True)
 class Watch:
-    """What the gateway has, once a second, and how many requests it had answered by then."""
+    """The gateway's memory, descriptors and children once a second, with the answers so far."""
 
     served: GatewayProcess
     answered: int = 0
@@ -71,14 +72,15 @@ class Watch:
             await asyncio.sleep(1)
 
     def slope(self) -> float:
-        """Kilobytes for each thousand requests, after the first third, in which caches fill."""
+        """Growth in kilobytes per thousand requests. The first third, in which caches fill, is left
+        out."""
         late = self.samples[len(self.samples) // 3 :]
         fitted = statistics.linear_regression([s[0] for s in late], [s[1] for s in late])
         return fitted.slope * 1000
 
 
 def install_agent(home: Home) -> str:
-    """The compiled agent where there is one and a compiler, else one in the shell's language."""
+    """The compiled agent if there is a compiler, else the one in shell."""
     source, compiler = ROOT / "benchmarks" / "agent.c", shutil.which("cc")
     program = home.path / "bin" / "cursor-agent"
     if source.exists() and compiler:
@@ -90,7 +92,7 @@ def install_agent(home: Home) -> str:
 
 
 def bare_seconds(home: Home) -> float:
-    """The agent without a gateway: started, given its prompt, read to its end."""
+    """Run the agent without a gateway: start it, write its prompt, read to its end."""
     argv = [str(home.path / "bin" / "cursor-agent"), "--print", "--output-format", "stream-json"]
     taken = []
     for _ in range(100):
@@ -126,7 +128,7 @@ async def short_requests(
 
 
 async def soak(requests: int, streams: int) -> tuple[list[str], list[str]]:
-    """What was measured, and what should not have been."""
+    """The figures, and the problems that were found."""
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         home = Home(Path(folder))
         kind = install_agent(home)
@@ -139,7 +141,7 @@ async def soak(requests: int, streams: int) -> tuple[list[str], list[str]]:
             await short_requests(watch, session, requests // 20, AT_ONCE)
             await quiet(served, home)
             before = served.descriptors()
-            # One at a time: what a request waits for others is the machine's, not the gateway's.
+            # One request at a time, so that none waits for another.
             alone = sorted(await short_requests(watch, session, max(200, requests // 20), 1))
             watching = asyncio.ensure_future(watch.look())
             began = time.perf_counter()
@@ -155,7 +157,7 @@ async def soak(requests: int, streams: int) -> tuple[list[str], list[str]]:
             await asyncio.sleep(5)
             during = served.resident_kb()
             await asyncio.gather(*slow)
-            faults = await quiet(served, home)
+            problems = await quiet(served, home)
             await session.close()
             await settled(lambda: served.descriptors() <= before, 5)
             after = served.descriptors()
@@ -170,22 +172,22 @@ async def soak(requests: int, streams: int) -> tuple[list[str], list[str]]:
         f"descriptors: {before} after the warm-up, {after} at the end",
     ]
     if slope > MAX_SLOPE_KB:
-        faults.append(f"memory grows by {slope:.0f} kB in 1000 requests")
+        problems.append(f"memory grows by {slope:.0f} kB in 1000 requests")
     if after > before:
-        faults.append(f"descriptors: {before}, then {after}")
-    return measured, faults
+        problems.append(f"descriptors: {before}, then {after}")
+    return measured, problems
 
 
 async def quiet(served: GatewayProcess, home: Home) -> list[str]:
-    """Until only the guardian is left, and no scratch directory but the gateway's own."""
-    faults = []
+    """Wait until only the guardian is left, and no scratch directory but the gateway's own."""
+    problems = []
     if not await settled(lambda: len(served.children()) == 1):
-        faults.append(f"children remain: {served.children()}")
+        problems.append(f"children remain: {served.children()}")
     (root,) = (home.path / "tmp").iterdir()
-    # An empty one waits for the next request for a while.
+    # An empty directory waits for the next request for a while.
     if not await settled(lambda: not list(root.iterdir()), UNUSED_LAST + 30):
-        faults.append(f"directories remain: {list(root.iterdir())[:5]}")
-    return faults
+        problems.append(f"directories remain: {list(root.iterdir())[:5]}")
+    return problems
 
 
 def main() -> int:
@@ -193,10 +195,10 @@ def main() -> int:
     options.add_argument("--requests", type=int, default=20_000)
     options.add_argument("--streams", type=int, default=200)
     chosen = options.parse_args()
-    measured, faults = asyncio.run(soak(chosen.requests, chosen.streams))
-    print(*measured, *faults, sep="\n")
-    write_section("Soak", [f"- {line}" for line in (*measured, *faults)])
-    return 1 if faults else 0
+    measured, problems = asyncio.run(soak(chosen.requests, chosen.streams))
+    print(*measured, *problems, sep="\n")
+    write_section("Soak", [f"- {line}" for line in (*measured, *problems)])
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

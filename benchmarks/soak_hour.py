@@ -35,9 +35,9 @@ from benchmarks.soak import MAX_SLOPE_KB
 from tests.conftest import command_line
 
 AT_ONCE = 6
-# Between two misfortunes, at most.
+# The longest time between two disturbances, in seconds.
 PEACE_SECONDS = 3.0
-# Between two visits of the cleaner, in misfortunes.
+# The number of disturbances between two visits of the cleaner.
 CLEANS_EVERY = 20
 HEALTH_P99_SECONDS = 1.0
 
@@ -46,11 +46,11 @@ HEALTH_P99_SECONDS = 1.0
 class Hour:
     home: Home
     round_: Round
-    # Guests take one place each; the cleaner takes all of them.
+    # Each guest takes one place. The cleaner takes all of them, so that it comes alone.
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     health_seconds: list[float] = field(default_factory=list)
     guests: int = 0
-    # How many guests there had been when it was quiet, and how much memory it had then.
+    # Each time it was quiet: how many guests there had been, and how much memory the gateway had.
     memory_kb: list[tuple[int, int]] = field(default_factory=list)
     most_descriptors: int = 0
     most_processes: int = 0
@@ -106,14 +106,15 @@ class Hour:
             self.misfortunes[what] += 1
 
     async def stall(self) -> None:
-        """A reader that takes nothing, for longer than any answer may take."""
+        """A client that reads nothing, for longer than any answer may take."""
         async with connection(self.served.port) as writer:
             writer.write(request("/v1/chat/completions", chat("[[many:200000]]", stream=True)[1]))
             self.misfortunes["readers that stalled"] += 1
             await asyncio.sleep(8)
 
     async def clean(self) -> None:
-        """Remove what nobody has used for long: everything, when nobody is there."""
+        """Remove all temporary files while no guest is there, as a cleaner of unused files
+        would."""
         for _ in range(AT_ONCE):
             await self.places.acquire()
         await self.rest()
@@ -128,13 +129,14 @@ class Hour:
         self.memory_kb.append((self.guests, rest["resident_kb"]))
 
     def slope(self) -> float:
-        """Kilobytes for each thousand guests, after the first third, in which caches fill."""
+        """Growth in kilobytes per thousand guests. The first third, in which caches fill, is left
+        out."""
         late = self.memory_kb[len(self.memory_kb) // 3 :]
         if len(late) < 3:
             return 0.0
         return statistics.linear_regression(*zip(*late, strict=True)).slope * 1000
 
-    def faults(self) -> list[str]:
+    def problems(self) -> list[str]:
         found = list(dict.fromkeys(self.round_.violations))
         if (slope := self.slope()) > MAX_SLOPE_KB:
             found.append(f"memory grows by {slope:.0f} kB in 1000 requests")
@@ -163,7 +165,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 async def live(home: Home, dice: random.Random, minutes: float) -> tuple[list[str], list[str]]:
-    """What was measured, and what should not have been."""
+    """The figures, and the problems that were found."""
     home.install_fake_agent()
     flags = (*FLAGS, "--total-timeout", "15", "--warm", "1")
     async with gateway(home, *flags) as served:
@@ -175,14 +177,14 @@ async def live(home: Home, dice: random.Random, minutes: float) -> tuple[list[st
         served.process.send_signal(signal.SIGTERM)
         await served.process.wait()
         await hour.round_.session.close()
-    faults = hour.faults()
+    problems = hour.problems()
     if served.process.returncode:
-        faults.append(f"exit code {served.process.returncode}")
+        problems.append(f"exit code {served.process.returncode}")
     if not await settled(lambda: not home.processes()):
-        faults.append(f"processes remain: {home.processes()}")
+        problems.append(f"processes remain: {home.processes()}")
     if not await settled(lambda: not home.scratch()):
-        faults.append(f"directories remain: {home.scratch()}")
-    return hour.figures(), faults
+        problems.append(f"directories remain: {home.scratch()}")
+    return hour.figures(), problems
 
 
 def main() -> int:
@@ -192,11 +194,11 @@ def main() -> int:
     chosen = options.parse_args()
     dice = random.Random(chosen.seed)  # noqa: S311
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        measured, faults = asyncio.run(live(Home(Path(folder)), dice, chosen.minutes))
-    lines = [f"{chosen.minutes:g} minutes, seed {chosen.seed}", *measured, *faults]
-    print(*lines, f"{len(faults)} faults", sep="\n")
+        measured, problems = asyncio.run(live(Home(Path(folder)), dice, chosen.minutes))
+    lines = [f"{chosen.minutes:g} minutes, seed {chosen.seed}", *measured, *problems]
+    print(*lines, f"{len(problems)} problems", sep="\n")
     write_section("Soak, by the hour", [f"- {line}" for line in lines])
-    return 1 if faults else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

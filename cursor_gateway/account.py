@@ -200,7 +200,7 @@ class Account:
         """The id of the model that a client means. `auto` never has to wait for the list."""
         known = self._models.value.models if self._models.value else ()
         try:
-            return resolve(wanted, known, self._aliases)
+            return resolve(wanted, known, self._aliases, MODEL_FAMILIES)
         except ModelNotFound:
             pass
         try:
@@ -208,7 +208,7 @@ class Account:
         except (AgentFailed, AgentOutdated, AgentTimedOut, OutOfResources):
             # There is no list to look in. The CLI itself knows whether it has the model.
             return checked(wanted)
-        return resolve(wanted, known, self._aliases)
+        return resolve(wanted, known, self._aliases, MODEL_FAMILIES)
 
     async def require_sign_in(self) -> None:
         """Refuse at once what the CLI would refuse after a second; when unsure, let it decide."""

@@ -1,4 +1,4 @@
-"""Work that nobody waits for. What goes wrong in it would be told to nobody either."""
+"""Background tasks: work that nobody waits for, so that nobody would see its failure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 def in_background(work: Coroutine[Any, Any, T], what: str) -> asyncio.Task[T]:
-    """A task whose failure is logged when it happens: asyncio itself says nothing of one for as
-    long as anybody holds the task, which may be for ever. `what` is its name in the log."""
+    """A task whose failure is logged when it happens. asyncio itself reports it only when nothing
+    holds the task any more, which may be never. `what` is the task's name in the log."""
     task = asyncio.get_running_loop().create_task(work, name=what)
-    task.add_done_callback(_tell_failure)
+    task.add_done_callback(_log_failure)
     return task
 
 
-def _tell_failure(task: asyncio.Task[Any]) -> None:
+def _log_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("%s failed: %r", task.get_name(), error, exc_info=error)

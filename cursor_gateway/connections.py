@@ -1,11 +1,12 @@
-"""Connections, on each port of ours, as long as there is no request.
+"""Connections without a request, on each port of the gateway.
 
-aiohttp waits for ever for headers, and each such connection takes a descriptor that others lack; so
-whoever takes too long is shown the door. There is no hook for this, so its runner, server and
-protocol are each extended by what leads to the next.
+aiohttp waits for ever for headers, and each such connection takes a descriptor; so a client that
+takes too long is disconnected. aiohttp has no hook for this, so its runner, its server and its
+protocol are each extended: the first makes the second, which makes the third.
 
-When descriptors run out, asyncio tries on and on to accept what it cannot, with a traceback each
-time. Here idle connections make room, or it tries once a second; the log gets a line a minute.
+When descriptors run out, asyncio tries again and again to accept a connection, with a traceback
+each time. Here the gateway closes idle connections instead, or tries once a second, and logs one
+line a minute.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ log = logging.getLogger(__name__)
 HEADERS_SECONDS = 60.0
 BACKLOG = 128
 
-_NOTHING_LEFT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# asyncio waits a second before it tries again.
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# A little less than the second that asyncio waits before it tries again.
 _TRIES_EVERY = 0.9
-_SAYS_EVERY = 60.0
+_LOGS_EVERY = 60.0
 
 
 class Connection(RequestHandler):
@@ -54,11 +55,11 @@ class Connection(RequestHandler):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a request."""
+        """Whether the connection waits for a request."""
         return self._waiter is not None and not self._waiter.done()
 
     def _expect_headers(self) -> None:
-        """In time, which the first byte starts and no further one prolongs."""
+        """Start the time in which headers must come. Further bytes do not prolong it."""
         if self._deadline is None:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(HEADERS_SECONDS, self.force_close)
@@ -75,7 +76,7 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """aiohttp would log what is not HTTP, with what is in it, be it a key."""
+        """Answer what is not HTTP. aiohttp would log its content, which may hold a key."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         response = web.Response(status=status)
@@ -93,7 +94,7 @@ class Runner(web.AppRunner):
         return _Server(plain, self.connection)
 
     async def listen(self, host: str, port: int) -> Sequence[web.BaseSite]:
-        """On each address that `host` has."""
+        """Listen on each address of `host`."""
         loop, kind = asyncio.get_running_loop(), socket.SOCK_STREAM
         found = await loop.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
         with ExitStack() as unless_all_are_there:
@@ -137,28 +138,30 @@ def _is_idle(connection: RequestHandler) -> bool:
 
 
 class _Listening(socket.socket):
-    """One that fails at most once a second, and then lets asyncio rest for as long."""
+    """A listening socket whose `accept` fails at most once a second; asyncio then waits a
+    second."""
 
     make_room: Callable[[], bool]
-    _failed_at = _said_at = float("-inf")
+    _failed_at = _logged_at = float("-inf")
 
     def accept(self) -> tuple[socket.socket, Any]:
         try:
             return super().accept()
         except OSError as error:
-            if error.errno not in _NOTHING_LEFT:
+            if error.errno not in _OUT_OF_RESOURCES:
                 raise
             now = monotonic()
-            self._say(error, now)
-            # asyncio would go on with the next that waits; it is told that there is none.
+            self._log(error, now)
+            # `BlockingIOError` means that no connection waits, so that asyncio does not try again
+            # at once.
             if now - self._failed_at < _TRIES_EVERY or self.make_room():
                 raise BlockingIOError from None
             self._failed_at = now
             raise
 
-    def _say(self, error: OSError, now: float) -> None:
-        if now - self._said_at >= _SAYS_EVERY:
-            self._said_at = now
+    def _log(self, error: OSError, now: float) -> None:
+        if now - self._logged_at >= _LOGS_EVERY:
+            self._logged_at = now
             limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             log.warning(
                 "new connections must wait: %s (at most %d); `ulimit -n` before the start of the "
@@ -177,8 +180,10 @@ def _listening(
     return listening
 
 
-def pass_over_accepts(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """asyncio's own report of what was said above is left out."""
+def ignore_failed_accepts(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An exception handler that leaves out failed accepts, which were logged above."""
     error = context.get("exception")
-    if not (isinstance(error, OSError) and error.errno in _NOTHING_LEFT and "socket" in context):
+    if not (
+        isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES and "socket" in context
+    ):
         loop.default_exception_handler(context)

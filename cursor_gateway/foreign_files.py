@@ -1,7 +1,7 @@
-"""Files of other programs: read without being held up by them, and replaced without a loss.
+"""Files of other programs: read without blocking, and replaced without loss.
 
-What stands at such a path may be anything: a pipe that nobody writes to, a device without an end, a
-file that belongs to another user.
+Such a path may lead to anything: a pipe that nobody writes to, a device without an end, a file of
+another user.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-# Nobody writes this much by hand; a log named by mistake has more.
+# No configuration is this long; a log that was named by mistake may be.
 MAX_BYTES = 4 * 1024 * 1024
 
 
 class UnusableFile(OSError):
-    """What stands there is not what a configuration can be."""
+    """The path leads to something that cannot be a configuration."""
 
     def __init__(self, why: str) -> None:
         super().__init__(errno.EINVAL, why)
@@ -32,9 +32,9 @@ def home(env: Mapping[str, str]) -> Path:
 
 
 def read(path: Path, most: int = MAX_BYTES) -> bytes:
-    """The whole content of a regular file, at once: nothing else is even opened."""
+    """The whole content of a regular file. Nothing else is opened."""
     _check_kind(path.stat())
-    # Another thing may stand there by now, and a pipe that is opened may wait for ever.
+    # The path may lead to a pipe by now, and to open one without O_NONBLOCK may wait for ever.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
     with os.fdopen(descriptor, "rb") as file:
         _check_kind(os.fstat(descriptor))
@@ -50,9 +50,9 @@ def _check_kind(found: os.stat_result) -> None:
 
 
 def replace(path: Path, content: bytes, look_again: Callable[[], object] = lambda: None) -> None:
-    """All or nothing, through links, with the mode and the owner that the file had; a new one may
-    hold a key. `look_again` is called when only the last step is left, which it prevents by an
-    exception."""
+    """Replace a file as a whole or not at all, through links, with its old mode and owner. A new
+    file is readable by its owner only, since it may hold a key. `look_again` is called before the
+    last step, and prevents it by an exception."""
     place = path.resolve()
     make_folder(place.parent)
     descriptor, draft = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
@@ -70,7 +70,8 @@ def replace(path: Path, content: bytes, look_again: Callable[[], object] = lambd
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """And what is missing above it. What is there and no folder, the next step will find out."""
+    """Make a folder and its missing parents. If something else has the name, the next step
+    fails."""
     if folder.exists():
         return
     make_folder(folder.parent)
@@ -80,7 +81,8 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
 
 
 def _make_like(descriptor: int, place: Path) -> None:
-    """Whoever runs `sudo` works on the files of somebody else: what is new there is theirs, too."""
+    """Give the new file the mode and owner of the old one. With `sudo` the files belong to another
+    user, who gets new ones, too."""
     is_root, is_new = os.geteuid() == 0, not place.exists()
     mode = 0o600 if is_new else stat.S_IMODE(place.stat().st_mode)
     owner = _owner(place.parent if is_new else place)

@@ -1,4 +1,4 @@
-"""The server as a process of its own: what it says of itself, and which signals it obeys."""
+"""The server as a process of its own: how other commands find it, and which signals it obeys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 
-from cursor_gateway.connections import pass_over_accepts
+from cursor_gateway.connections import ignore_failed_accepts
 from cursor_gateway.running_gateways import RunningGateway, announced
 from cursor_gateway.settings import Settings
 from cursor_gateway.web.server import Server, serving
@@ -22,9 +22,9 @@ async def serve_until_signal(
     announce: Callable[[Server], None],
     load_again: Callable[[], Settings],
 ) -> None:
-    """Serve until Ctrl-C or SIGTERM; the second ends everything at once. SIGHUP reloads."""
+    """Serve until Ctrl-C or SIGTERM; a second one ends everything at once. SIGHUP reloads."""
     loop = asyncio.get_running_loop()
-    loop.set_exception_handler(pass_over_accepts)
+    loop.set_exception_handler(ignore_failed_accepts)
     signals: asyncio.Queue[None] = asyncio.Queue()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, signals.put_nowait, None)
@@ -32,7 +32,7 @@ async def serve_until_signal(
     async with serving(settings, env, owns_process=True) as server:
 
         def hang_up() -> None:
-            # The same signal says that the terminal was closed, and then nobody is left to serve.
+            # A closed terminal sends SIGHUP, too. Then the gateway ends.
             if all(os.isatty(descriptor) for descriptor in terminals):
                 server.reload(load_again)
             else:
@@ -44,7 +44,7 @@ async def serve_until_signal(
         ):
             announce(server)
             await signals.get()
-        log.info("finishing what is running; once more to stop at once")
+        log.info("waiting for running answers to finish; a second signal stops at once")
         second = asyncio.ensure_future(signals.get())
         drained = asyncio.ensure_future(server.drain())
         await asyncio.wait({second, drained}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,15 +1,15 @@
-"""Recent failures: what has just failed is not tried again by one agent after the other.
+"""Recent failures: a request that has just failed is not given to one agent after the other.
 
-Clients repeat a failure by themselves, up to thirty times in 25 seconds, mostly without a word to
-their user. So whoever comes again is answered from here, and no agent is started:
+Clients repeat a failed request by themselves (Codex 0.166 thirty times in 25 seconds), mostly
+without showing it to their user. These repetitions get the error again, and no agent is started:
 
-- What Cursor refuses for the account or for a model, it refuses whoever asks: for some seconds.
-- A conversation that fails twice in the same way has failed for good: the answer is final, and is
+- What Cursor refuses for the account or for a model, it refuses for some seconds to every request.
+- A conversation that fails twice in the same way has failed for good: the error is final, and is
   given again for some seconds, the longer the more often it failed.
-- What failed for several conversations of a caller (OpenCode asks for a title beside its first
-  turn) is tried again by one, for which the others wait a moment. If it fails, it failed for all.
+- If several conversations of a caller failed (OpenCode asks for a title beside its first turn), one
+  of them tries again, and the others wait a moment for it. If it fails, it has failed for all.
 
-An answer clears what it disproves. All of it is bounded in number and in time.
+An answer clears the failures that it disproves. All of this is bounded in number and in time.
 """
 
 from __future__ import annotations
@@ -44,20 +44,22 @@ from cursor_gateway.sessions import TurnRequest
 
 T = TypeVar("T")
 
-# For how long a refusal is repeated. A sign-in is what a user mends at once, and tries at once.
+# How long a refusal is repeated. A user who signs in tries again at once.
 REFUSAL_LASTS = 15.0
 SIGN_IN_REFUSAL_LASTS = 5.0
-# For how long a final failure is repeated: once this, then twice, at most MAX_HOLDS times.
+# How long a final failure is repeated: this long at first, then twice, at most MAX_HOLDS times as
+# long.
 HOLD = 15.0
 MAX_HOLDS = 4
-# What comes later than this after a failure is not a repetition of it.
+# A request that comes later than this after a failure is no repetition of it.
 WINDOW = 120.0
 FINAL_AT = 2
-# How long others wait for who tries again: the CLI takes up to eight seconds to boot, and to die.
+# How long other requests wait for the one that tries again. The CLI takes up to eight seconds to
+# start and fail.
 TRIAL_LASTS = 10.0
 MAX_ENTRIES = 1000
 
-# The gateway's own limits and the absence of any agent: no agent is started for these anyway.
+# For the gateway's own limits, and if there is no agent, no agent is started anyway.
 _NOT_OF_AN_AGENT = (TooManyRequests, OutOfResources, ShuttingDown, AgentNotFound)
 _OF_THE_SIGN_IN = (NotAuthenticated, AgentKeyInvalid)
 _OF_A_MODEL = (QuotaExceeded, PlanRequired, ModelBlocked, ModelNotFound)
@@ -68,7 +70,7 @@ _ACCOUNT = ("account", "")
 class _Refusal:
     error: GatewayError
     until: float
-    # How many sign-ins there had been: a new one may be of another account.
+    # The number of sign-ins so far: a new one may be of another account.
     sign_ins: int
 
 
@@ -79,7 +81,7 @@ class _Streak:
     error: GatewayError
     at: float
     times: int = 0
-    # How often it was told without asking an agent.
+    # How often the error was given without asking an agent.
     repeats: int = 0
 
     def is_over(self, now: float) -> bool:
@@ -94,11 +96,11 @@ class _Streak:
 
 @dataclass(slots=True)
 class _Trial:
-    """Whether what failed has passed: tried by one conversation for all of its caller's."""
+    """An attempt that one conversation makes for all of its caller's: does it still fail?"""
 
     code: str = ""
     failed_at: float = float("-inf")
-    # Set when it is known; None while nobody tries.
+    # Set when the attempt has ended; None if there was none.
     ended: asyncio.Event | None = None
 
     async def until_known(self) -> None:
@@ -148,7 +150,7 @@ class RecentFailures:
             return _final(streak) if streak.times >= FINAL_AT else error
         if (scope := _refused(error, request)) is not None:
             lasts = SIGN_IN_REFUSAL_LASTS if scope == _ACCOUNT else REFUSAL_LASTS
-            self._refusals.put(scope, _Refusal(kept, now + lasts, self._sign_ins()))
+            self._refusals.put(scope, _Refusal(stored, now + lasts, self._sign_ins()))
         return error
 
     def answered(self, request: TurnRequest) -> None:
@@ -162,10 +164,10 @@ class RecentFailures:
         for scope in (_ACCOUNT, ("model", request.model), ("conversation", conversation)):
             refusal = self._refusals.get(scope)
             if refusal and now < refusal.until and refusal.sign_ins == self._sign_ins():
-                told = self._conversations.renewed(conversation, _Streak(refusal.error, now))
-                told.repeats = 1 if told.is_over(now) else told.repeats + 1
-                told.at = now
-                raise refusal.error.again(_from_memory(refusal.until - now), told.repeats)
+                streak = self._conversations.renewed(conversation, _Streak(refusal.error, now))
+                streak.repeats = 1 if streak.is_over(now) else streak.repeats + 1
+                streak.at = now
+                raise refusal.error.again(_from_memory(refusal.until - now), streak.repeats)
 
 
 def _raise_final(failing: _Streak, trial: _Trial) -> None:
@@ -175,8 +177,8 @@ def _raise_final(failing: _Streak, trial: _Trial) -> None:
     left = at + HOLD * min(times - FINAL_AT + 1, MAX_HOLDS) - monotonic()
     if times >= FINAL_AT and left > 0:
         failing.repeats += 1
-        told = _final(failing)
-        raise told.again(f"{told.remark} {_from_memory(left)}".strip(), told.repeats)
+        final = _final(failing)
+        raise final.again(f"{final.remark} {_from_memory(left)}".strip(), final.repeats)
 
 
 class _Attempt:
@@ -187,7 +189,7 @@ class _Attempt:
         self._ended = asyncio.Event()
 
     async def __aenter__(self) -> None:
-        self._trial = await self._failures.check(self._ask)
+        self._trial = await self._failures.check(self._request)
         if self._trial is not None:
             self._trial.ended = self._ended
 
@@ -199,11 +201,11 @@ class _Attempt:
     ) -> None:
         try:
             if error is None:
-                self._failures.answered(self._ask)
+                self._failures.answered(self._request)
             elif isinstance(error, GatewayError):
-                told = self._failures.failed(self._ask, error, self._trial)
-                if told is not error:
-                    raise told from error
+                instead = self._failures.failed(self._request, error, self._trial)
+                if instead is not error:
+                    raise instead from error
         finally:
             self._ended.set()
 
@@ -235,10 +237,10 @@ def _from_memory(seconds: float) -> str:
 
 
 class _Newest(OrderedDict[Hashable, T]):
-    """The newest entries."""
+    """A dictionary of the newest entries."""
 
     def renewed(self, key: Hashable, value: T) -> T:
-        """The entry, or else `value`, as the newest one."""
+        """The entry, or `value` if there is none, moved to the end as the newest."""
         return self.put(key, self.get(key, value))
 
     def put(self, key: Hashable, value: T) -> T:

@@ -1,9 +1,9 @@
-"""What may not leave: keys and tokens, in what the gateway says of itself and of what went wrong.
+"""Redaction: keys and tokens do not leave the gateway in its logs, errors and output.
 
-There is one list for the process, as it has one log and one terminal. The loader of the settings
-fills it, and the MCP bridge. Each error is made without them, and each line of the log and of a
-command is written without them. The words of a model and the results of tools are not looked at:
-they are what was asked for.
+The process has one list of secrets, as it has one log and one terminal. The loader of the settings
+and the MCP bridge add to it. Secrets are removed from each error, each line of the log and each
+line that a command prints. The words of a model and the results of tools are not searched: the
+client asked for them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, quote, urlsplit
 
 MASK = "***"
-# What is shorter may be a word, which would be struck out everywhere. Of what others keep in the
-# environment more is, such as `postgres`.
+# A shorter secret may be a common word, which would be removed everywhere. In the environment of
+# other programs even longer values are common words, such as `postgres`.
 LEAST = 6
 LEAST_OF_OTHERS = 8
 
 _SECRET_NAME = re.compile(
     r"(?:key|token|secret|passw(?:or)?d|authorization|cookie)$", re.IGNORECASE
 )
-# Tokens that nobody told us of: of Cursor and of the vendors of models, of any sign-in by the
-# browser (a JWT), and whatever stands behind `Bearer`. Each begins where a word begins, so that no
-# text is searched twice.
+# Tokens that are in no list: those of Cursor and of the vendors of models, JWTs of any sign-in by
+# the browser, and what follows `Bearer`. Each begins where a word begins, so that no text is
+# searched twice.
 _SHAPES = re.compile(
     r"(?<![\w-])(?:crsr_|key_|sk-)(?=[A-Za-z_-]*\d)[\w-]{20,}"
     r"|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*"
     r"|(?<=[Bb]earer )(?=[A-Za-z.~+/=_-]*\d)[\w.~+/=-]{8,}"
 )
-# Without one of these there is none; each request has a line in the log, and few have any.
+# A text without any of these has no such token. Each request has a line in the log, so this check
+# must be quick.
 _MARKS = ("crsr_", "key_", "sk-", "eyJ", "earer ")
 
 
@@ -55,7 +56,7 @@ class Redaction:
         return self._without_half(text)
 
     def _without_half(self, text: str) -> str:
-        """What was said may have been cut off in the middle of a secret."""
+        """The text may have been cut off in the middle of a secret."""
         words = text.rstrip("….")
         for secret in self._secrets:
             at = words.rfind(secret[:LEAST])
@@ -65,7 +66,7 @@ class Redaction:
 
 
 def _forms(secret: str) -> tuple[str, ...]:
-    """As it is, in an address and in JSON."""
+    """The secret as it is, as in an address and as in JSON."""
     return secret, quote(secret, safe=""), json.dumps(secret)[1:-1]
 
 
@@ -81,16 +82,16 @@ def named_secrets(values: Mapping[str, str]) -> Iterator[str]:
     """The values whose names say that they are secret, such as those of variables and headers."""
     for name, value in values.items():
         if _SECRET_NAME.search(name):
-            # Behind a word such as `Bearer`, too.
+            # The secret may follow a word such as `Bearer`.
             forms = (value, value.rpartition(" ")[2])
             yield from (form for form in forms if len(form) >= LEAST_OF_OTHERS)
 
 
 def secrets_in_command(command: str) -> Iterator[str]:
-    """`docker exec -e CURSOR_API_KEY=… box cursor-agent`."""
+    """Secrets in a command such as `docker exec -e CURSOR_API_KEY=… box cursor-agent`."""
     try:
         words = shlex.split(command)
-    except ValueError:  # it is refused elsewhere
+    except ValueError:  # the settings reject such a command
         return
     yield from named_secrets(dict(_pair(word) for word in words if "=" in word))
 

@@ -1,4 +1,4 @@
-"""Which request a line of the log is about, and what a line may hold."""
+"""Lines of the log: each names its request, and holds no secrets and no control characters."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CURRENT: ContextVar[str] = ContextVar("request", default="")
 
 
 class LogLines(logging.Formatter):
-    """Lines of the log: when, how grave, what, and of which request. Some lines name it themselves,
-    for those who write the log in a way of their own. Each request has a line, so it is put
-    together at once, without all that the general formatter can do."""
+    """A line has the time, the level, the message and the request's id. Some messages have the id
+    already, for users with a formatter of their own. Each request writes a line, so this does
+    without the steps of the general formatter."""
 
     def format(self, line: logging.LogRecord) -> str:
         known = CURRENT.get()
@@ -27,8 +27,8 @@ class LogLines(logging.Formatter):
         return f"{text}\n{self._traceback(line)}" if line.exc_info else text
 
     def _traceback(self, line: logging.LogRecord) -> str:
-        """Indented: the words of an exception may have lines, and none shall pass for one of the
-        log."""
+        """The traceback is indented, since an exception's text may have lines that look like those
+        of the log."""
         assert line.exc_info
         text = visible(OUTGOING(self.formatException(line.exc_info)))
         return "\n".join(f"  {row}" for row in text.split("\n"))

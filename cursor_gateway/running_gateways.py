@@ -1,8 +1,8 @@
-"""Which gateways run on this machine, and who holds a port.
+"""Which gateways run on this machine, and which process holds a port.
 
-Each gateway that owns its process keeps a file `PID.json` for scripts, and a lock on it for as long
-as it lives: a file that nobody locks was left by one that was killed. A pid alone would not do, as
-the system gives the same number to another process later.
+Each gateway that owns its process writes a file `PID.json` for scripts, and locks it for as long as
+it lives: a file without a lock was left by a gateway that was killed. A pid alone would not be
+enough, since the system gives the same number to another process later.
 """
 
 from __future__ import annotations
@@ -39,28 +39,29 @@ def state_folder(env: Mapping[str, str]) -> Path:
 
 
 def versions_folder(env: Mapping[str, str]) -> Path:
-    """What was learnt about each version of the CLI."""
+    """The folder for what was learnt about each version of the CLI."""
     return state_folder(env) / "versions"
 
 
 def run_folder(env: Mapping[str, str]) -> Path:
-    """What belongs to running processes."""
+    """The folder for files of running processes."""
     if runtime := env.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "cursor-gateway"
     return state_folder(env) / "run"
 
 
 @contextmanager
-def announced(presence: RunningGateway, env: Mapping[str, str]) -> Iterator[Path | None]:
-    """Keep the file of this gateway. That it cannot be kept is no reason not to serve."""
+def announced(gateway: RunningGateway, env: Mapping[str, str]) -> Iterator[Path | None]:
+    """Write the file of this gateway, and remove it at the end. If that fails, the gateway serves
+    all the same."""
     folder = run_folder(env)
-    path = folder / f"{presence.pid}.json"
+    path = folder / f"{gateway.pid}.json"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _remove_stale(folder)
-        lock = _written(path, presence)
+        lock = _written(path, gateway)
     except OSError as error:
-        log.warning("no command will find this gateway: %s: %s", path, error.strerror)
+        log.warning("other commands cannot find this gateway: %s: %s", path, error.strerror)
         yield None
         return
     try:
@@ -71,13 +72,14 @@ def announced(presence: RunningGateway, env: Mapping[str, str]) -> Iterator[Path
         os.close(lock)
 
 
-def _written(path: Path, presence: RunningGateway) -> int:
-    """Locked before it has its name, so that nobody ever takes it for a stale one."""
+def _written(path: Path, gateway: RunningGateway) -> int:
+    """Write the file and return its lock. The file is locked before it gets its name, so that no
+    other gateway takes it for a stale one."""
     draft = path.with_suffix(".new")
     lock = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        os.write(lock, json.dumps(asdict(presence)).encode() + b"\n")
+        os.write(lock, json.dumps(asdict(gateway)).encode() + b"\n")
         draft.rename(path)
     except OSError:
         draft.unlink(missing_ok=True)
@@ -93,7 +95,7 @@ def running(env: Mapping[str, str]) -> list[RunningGateway]:
         with suppress(OSError, ValueError, TypeError):
             if _is_locked(path):
                 found.append((path.stat().st_mtime, RunningGateway(**json.loads(path.read_text()))))
-    return [presence for _, presence in sorted(found, key=lambda entry: entry[0])]
+    return [gateway for _, gateway in sorted(found, key=lambda entry: entry[0])]
 
 
 def _remove_stale(folder: Path) -> None:
@@ -104,9 +106,9 @@ def _remove_stale(folder: Path) -> None:
 
 
 def base_url(settings: Settings, env: Mapping[str, str]) -> str:
-    """Of the gateway that runs here, else as one would serve by the settings."""
+    """The address of the gateway that runs here, or else the one that the settings would give."""
     if found := running(env):
-        same = [presence for presence in found if presence.port == settings.port]
+        same = [gateway for gateway in found if gateway.port == settings.port]
         return (same or found)[-1].base_url
     return url_of(settings.host, settings.port)
 

@@ -1,10 +1,10 @@
-"""Scratch: the directory below which all agents of a gateway work, in one of their own each.
+"""Scratch: the directory in which each agent of a gateway gets a directory of its own.
 
-It is in a place for temporary files, where others clear up: what nobody has used for three days
-(macOS) or ten (systemd) is removed. A lock on the directory keeps systemd away from it, and a new
-date every hour keeps the others away. If it is gone all the same, it is made again at its old path,
-which is known to the guardian and to the CLI. In a directory that is everybody's, another user may
-have put something there meanwhile: that is not used, whatever it is.
+It is in the folder for temporary files, where the system removes what was not used for three days
+(macOS) or ten (systemd). A lock on the directory keeps systemd away from it, and a new date every
+hour keeps other cleaners away. If it is gone all the same, it is made again at its old path, which
+the guardian and the CLI know. In a shared folder another user may have put something there
+meanwhile: the gateway does not use that, whatever it is.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ log = logging.getLogger(__name__)
 PREFIX = "cursor-gateway-"
 
 TOUCHED_EVERY = 3600.0
-# For how long one look at it will do, where it found nothing wrong and where it did; and how long
-# those who ask wait for a disk that is slow to answer.
+# How long the result of a check is used if it found no problem, and if it found one; and how long a
+# caller waits for a check on a slow disk.
 LOOK_LASTS = 10.0
-FAULT_LASTS = 1.0
+PROBLEM_LASTS = 1.0
 LOOK_WAIT = 1.0
 
-# What a run needs at least: a directory, and a file of some hundred bytes in it.
+# The check writes so much: a run needs a directory and a file of some hundred bytes at least.
 _TRIED_BYTES = 4096
-# What has nothing to do with the directory, though it is met there.
+# Errors of the whole process, which are no problem of the directory.
 _OF_THE_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -50,17 +50,18 @@ class Scratch:
             raise ScratchUnusable(
                 f"No directory for agents can be made: {error.strerror or error}."
             ) from error
-        _tell_where_tmpdir_is_not_used(self.path)
+        _warn_if_tmpdir_is_not_used(self.path)
         self._descriptor = -1
         self._hold()
         self._looking: asyncio.Task[None] | None = None
         self._looked_at = float("-inf")
-        # Why no agent can work there, as far as anybody has tried.
-        self.fault: ScratchUnusable | None = None
+        # Why no agent can work there, by the last attempt.
+        self.problem: ScratchUnusable | None = None
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Around all that is done there: it is there, and what goes wrong is told with its name."""
+        """A context for all work in the directory: it exists, and errors become
+        `ScratchUnusable`."""
         try:
             self.make_sure()
             yield
@@ -70,7 +71,7 @@ class Scratch:
             raise self._fail(error) from error
 
     def make_sure(self) -> None:
-        """Make it again if it is gone."""
+        """Make the directory again if it is gone."""
         if not self.is_there():
             log.warning("%s was removed or replaced by another program; making it again", self.path)
             _make_again(self.path)
@@ -83,7 +84,7 @@ class Scratch:
             return False
 
     async def keep(self) -> None:
-        """Show cleaners, for as long as the gateway runs, that it is in use."""
+        """Renew the date of the directory for as long as the gateway runs."""
         while True:
             with suppress(OSError):
                 self.make_sure()
@@ -91,8 +92,11 @@ class Scratch:
             await asyncio.sleep(TOUCHED_EVERY)
 
     async def look(self) -> None:
-        """Find out whether an agent could work there now."""
-        now, lasts = asyncio.get_running_loop().time(), FAULT_LASTS if self.fault else LOOK_LASTS
+        """Check whether an agent could work there now."""
+        now, lasts = (
+            asyncio.get_running_loop().time(),
+            PROBLEM_LASTS if self.problem else LOOK_LASTS,
+        )
         if self._looking is None or (self._looking.done() and now > self._looked_at + lasts):
             self._looked_at = now
             self._looking = in_background(self._look(), "the look at the scratch directory")
@@ -102,31 +106,32 @@ class Scratch:
         try:
             self.make_sure()
             await asyncio.to_thread(_try_out, self.path)
-            self.fault = None
+            self.problem = None
         except OSError as error:
             if error.errno not in _OF_THE_PROCESS:
                 self._fail(error)
 
     def _fail(self, error: OSError) -> ScratchUnusable:
         why = f"No agent can work in {self.path}: {error.strerror or error}."
-        if self.fault is None:
+        if self.problem is None:
             log.warning("%s", why)
-        # Another one than is raised, which would keep the whole conversation by its traceback.
-        self.fault = ScratchUnusable(why)
+        # The one that is raised is another object: its traceback would hold the whole conversation.
+        self.problem = ScratchUnusable(why)
         return ScratchUnusable(why)
 
     async def remove(self) -> None:
-        if self._looking is not None:  # it makes a directory there, and takes it away again
+        if self._looking is not None:  # the check makes a directory there, and removes it again
             await asyncio.wait({self._looking}, timeout=LOOK_WAIT)
         if self.is_there():
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._descriptor)
 
     def _hold(self) -> None:
-        """Its number is given to no other directory as long as a descriptor of it is open."""
+        """Open the directory: as long as a descriptor is open, no other directory gets its
+        inode."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
-        # As a text: this is looked at before every run, and a Path takes longer than the look.
+        # A string, because it is checked before every run, and a Path takes longer than the check.
         self._text = str(self.path)
         self._descriptor = os.open(self.path, _DIRECTORY)
         self._identity = _identity(os.fstat(self._descriptor))
@@ -153,7 +158,8 @@ def _make_again(path: Path) -> None:
 
 
 def _take_over(path: Path) -> None:
-    """A directory that has the name, if it is the user's; others could reach into any other one."""
+    """Use the directory that has the name, but only if it is the user's: the owner of any other one
+    could reach into it."""
     descriptor = os.open(path, _DIRECTORY)
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():
@@ -172,7 +178,7 @@ def _try_out(root: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _tell_where_tmpdir_is_not_used(path: Path) -> None:
+def _warn_if_tmpdir_is_not_used(path: Path) -> None:
     named = os.environ.get("TMPDIR")
     if named and not path.is_relative_to(Path(named).resolve()):
         log.warning("TMPDIR names %s, which cannot be written to; agents work in %s", named, path)

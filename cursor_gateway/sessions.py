@@ -23,7 +23,7 @@ from typing import Any
 
 from cursor_gateway.agents import Agent, Chat, Run
 from cursor_gateway.core.call_ids import CallIds
-from cursor_gateway.core.client_habits import ends_the_task, restored
+from cursor_gateway.core.client_habits import ends_the_task, with_calls_from_text
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 from cursor_gateway.core.history import History, history_of, reminders, session_name, split
 from cursor_gateway.processes import resources
@@ -63,7 +63,7 @@ class TurnRequest:
     @cached_property
     def past_and_news(self) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
         """The messages up to the assistant's last turn, and those since; only for comparing."""
-        return split(restored(self.conversation.messages))
+        return split(with_calls_from_text(self.conversation.messages))
 
     @cached_property
     def past(self) -> History:

@@ -1,9 +1,9 @@
-"""Where an agent works: by default in an empty directory that nobody else has.
+"""Workspaces: where an agent works, by default in an empty directory of its own.
 
-Making and removing a directory may wait for the disk, for milliseconds in which nothing else could
-run. So one that was left as it was made serves the next run, and is removed when none comes; and
-removing is the work of a thread. The permissions that every run gets do not count as a change: most
-runs get the same.
+To make or remove a directory may wait for the disk, for milliseconds in which nothing else could
+run. So a directory that a run left unchanged serves the next run, and is removed when none comes; a
+thread removes it. The permissions file that every run gets does not count as a change, since most
+runs get the same one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from cursor_gateway.errors import WorkspaceNotAllowed
 from cursor_gateway.scratch import Scratch
 
-# Long enough for the next request of somebody who reads the answer first.
+# An unused directory stays for so long: a user reads an answer before the next request comes.
 UNUSED_LAST = 30.0
 
 # The one file that every scratch directory has.
@@ -32,7 +32,7 @@ _FOLDER, _PERMISSIONS = ".cursor", "cli.json"
 class Workspace:
     # The agent's working directory.
     path: Path
-    # A directory of this run alone; the same as `path` unless the user named a real one.
+    # A directory of this run alone; the same as `path` unless the request names a real one.
     scratch: Path
     number: int
     _made: _Made = field(compare=False, repr=False)
@@ -42,17 +42,18 @@ class Workspace:
         return self.path is self.scratch
 
     def make_sure(self) -> None:
-        """Make its scratch directory again if somebody removed or replaced it."""
+        """Make the scratch directory again if another program removed or replaced it."""
         with self._made.root.in_use():
             self._made.make_sure()
 
     def is_as_left(self) -> bool:
-        """Whether all is there that was put there for an agent that waits for its prompt."""
+        """Whether everything is there that the gateway wrote for an agent that waits for its
+        prompt."""
         return self._made.root.is_there() and self._made.is_as_left()
 
     def put(self, name: str, data: bytes) -> None:
-        """Write a file of our own. An agent that worked here may have left a link in its place,
-        which must not lead us out."""
+        """Write a file of the gateway. An earlier agent may have left a link in its place, which
+        must not lead out of the directory."""
         file = self.scratch / name
         with self._made.root.in_use():
             self._made.make_sure()
@@ -65,7 +66,7 @@ class Workspace:
                 created.write(data)
 
     def put_permissions(self, data: bytes) -> None:
-        """Write the CLI's permissions, unless they are there, untouched, from an earlier run."""
+        """Write the CLI's permissions, unless an earlier run left the same ones unchanged."""
         if not self._made.has(data):
             self.put(f"{_FOLDER}/{_PERMISSIONS}", data)
             with self._made.root.in_use():
@@ -77,8 +78,8 @@ class Workspaces:
         self._root = root
         self._default = Path(default).expanduser().resolve() if default else None
         self._allowed = [Path(entry).expanduser().resolve() for entry in allowed_roots]
-        # The CLI remembers every directory it was started in, for ever; so numbers are used again,
-        # the lowest first.
+        # The CLI stores every directory in which it was started, for ever. So numbers are used
+        # again, the lowest first.
         self._free: list[int] = []
         self._highest = 0
         self._made: dict[int, _Made] = {}
@@ -99,7 +100,8 @@ class Workspaces:
         made = self._made.get(number) or _Made(self._root, self._root.path / f"run-{number}")
         with self._root.in_use():
             made.make_sure()
-        # Only now: where a directory cannot be made, its number is still free.
+        # The number is taken only now: if the directory could not be made, the number is still
+        # free.
         if self._free:
             heapq.heappop(self._free)
         self._highest = max(self._highest, number)
@@ -107,8 +109,9 @@ class Workspaces:
         return Workspace(chosen or made.path, made.path, number, made)
 
     def release(self, workspace: Workspace, clear: Callable[[], object] | None = None) -> None:
-        """`clear` removes what the run left elsewhere. It may wait for the disk, and is done before
-        another run has the directory, as what that one leaves has the same names."""
+        """Give a workspace back. `clear` removes what the run left in other places. It may wait for
+        the disk, and ends before another run gets the directory, since that one leaves files of the
+        same names."""
         is_untouched = self._made[workspace.number].is_untouched()
         if is_untouched and clear is None:
             self._offer(workspace.number)
@@ -131,8 +134,8 @@ class Workspaces:
     def _clear_up(
         self, number: int, clear: Callable[[], object] | None = None, *, keep: bool = False
     ) -> None:
-        """Remove the directory, unless it can be kept for another run. What an agent made so that
-        it cannot be removed keeps its number."""
+        """Remove the directory, unless it may serve another run (`keep`). If it cannot be removed,
+        its number is not used again."""
         scratch = self._made[number].path
 
         def work() -> bool:
@@ -155,13 +158,13 @@ class Workspaces:
 class _Made:
     root: Scratch
     path: Path
-    # What it was when it was made, so that a changed one is noticed.
+    # Device, inode and mode of the directory when it was made.
     identity: tuple[int, ...] = ()
-    # The permissions that we put there, and what their folder and their file were then.
+    # The permissions that the gateway wrote, and what `stat` said of their folder and file then.
     permissions: bytes = b""
     written: tuple[int, ...] = ()
-    # As texts: this is looked at before and after every run, and joining a Path takes as long as
-    # the look.
+    # These are strings because they are checked before and after every run, and to join a Path
+    # takes as long as the check.
     _path: str = ""
     _folder: str = ""
     _file: str = ""
@@ -172,8 +175,8 @@ class _Made:
         self._file = f"{self._folder}/{_PERMISSIONS}"
 
     def make_sure(self) -> None:
-        """Make it, unless it is there. One that only has other rights than it had is left to those
-        who look whether it was changed."""
+        """Make the directory, unless it is there. If only its mode has changed, it is not made
+        again; `is_untouched` notices that."""
         if not self.is_there():
             _is_removed(self.path)
             self.path.mkdir(mode=0o700)
@@ -198,7 +201,7 @@ class _Made:
         self.permissions, self.written = permissions, self._as_written()
 
     def is_untouched(self) -> bool:
-        """Whether it is what we made, with what we put there; an agent may do anything."""
+        """Whether the directory is as the gateway left it; an agent may have done anything."""
         try:
             return _identity(self.path) == self.identity and self._has_nothing_else()
         except OSError:
@@ -215,12 +218,12 @@ class _Made:
 
     def _as_written(self) -> tuple[int, ...]:
         file = os.lstat(self._file)
-        # The time of the last change, which no program can set, tells of every write.
+        # `st_ctime` shows every write, and no program can set it.
         return (*_identity(self._folder), file.st_ino, file.st_mode, file.st_size, file.st_ctime_ns)
 
 
 def _existing(wanted: str) -> Path | None:
-    """Where an absolute path leads, if it leads anywhere."""
+    """The real path of an absolute path; None if there is nothing."""
     try:
         return Path(wanted).resolve(strict=True) if Path(wanted).is_absolute() else None
     except (OSError, RuntimeError, ValueError):  # missing, forbidden, too long; a loop; a null byte
@@ -228,7 +231,7 @@ def _existing(wanted: str) -> Path | None:
 
 
 def _is_removed(scratch: Path) -> bool:
-    """Remove whatever has the name by now; whether that was possible."""
+    """Remove whatever has the name by now. Returns whether that was possible."""
     with suppress(OSError):
         if not stat.S_ISDIR(os.lstat(scratch).st_mode):
             scratch.unlink()

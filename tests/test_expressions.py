@@ -51,7 +51,7 @@ READS = {
     "agents.cursor.texts._LOGGED_OUT": "the agent",
     "agents.cursor.texts._MODEL_LINE": "the agent, match",
     "core.client_habits._INVOICE": "the client, match",
-    "core.client_habits._RETOLD_CALL": "the client",
+    "core.client_habits._CALL_IN_TEXT": "the client",
     "core.history._SESSION": "the client",
     "core.json_schema.patterns._JAVASCRIPT_ESCAPE": "the client",
     "core.loop_guard._ERROR": "tools, match",
@@ -99,7 +99,7 @@ READS = {
     "journal.record._PRODUCT": "the client",
     "redaction._SECRET_NAME": "the client",
     "redaction._SHAPES": "anybody",
-    "web.server._CLIENT_REQUEST_ID": "the client",
+    "web.middleware._CLIENT_REQUEST_ID": "the client",
 }
 # Made in a function, of what only a request brings, for the first 300 characters of a result.
 MADE_LATER = {"core/loop_guard.py": ["re.compile", "re.escape"]}

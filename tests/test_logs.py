@@ -208,4 +208,4 @@ async def test_every_line_of_the_servers_log_names_its_request(
     assert stopped.endswith(" [mine]")
     (served,) = [line for line in lines if "POST /v1/chat" in line]
     assert served.endswith(" ms mine")
-    assert "finishing what is running" in lines[-1] and "mine" not in lines[-1]
+    assert "waiting for running answers" in lines[-1] and "mine" not in lines[-1]

@@ -41,7 +41,7 @@ def test_a_gateway_that_cannot_announce_itself_serves_and_says_so(
     env = {"XDG_RUNTIME_DIR": str(tmp_path / "runtime")}
     with announced(RunningGateway(1, "127.0.0.1", 1, "http://127.0.0.1:1/v1"), env) as file:
         assert file is None
-    assert "no command will find this gateway" in caplog.text
+    assert "other commands cannot find this gateway" in caplog.text
 
 
 async def test_the_file_of_a_killed_gateway_is_known_as_stale(

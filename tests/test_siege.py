@@ -13,7 +13,7 @@ from benchmarks.siege import HEALTH_SECONDS, Besieged, Scene, play
 async def played(tmp_path: Path, scene: Scene) -> list[str]:
     home = Home(tmp_path)
     home.install_fake_agent()
-    return (await play(scene, home, patience=2.0)).violations
+    return (await play(scene, home, seconds=2.0)).violations
 
 
 async def nothing(besieged: Besieged) -> None:

@@ -15,10 +15,10 @@ __all__ = ["ConfigFormat", "Unreadable", "format_of"]
 
 
 class ConfigFormat(Protocol):
-    """Each raises `Unreadable` where the text is not in the format."""
+    """All methods raise `Unreadable` if the text is not in the format."""
 
     def read(self, text: str) -> Any:
-        """What the text says, as plain values."""
+        """The content of the text as plain values."""
 
     def merged(self, text: str, wanted: Mapping[str, Any]) -> str:
         """The text with `wanted` in it. Lists of objects are merged by their `id` or `name`."""
@@ -28,7 +28,7 @@ class ConfigFormat(Protocol):
 
 
 def format_of(name: str) -> ConfigFormat:
-    """By the end of a file's name; the parsers are loaded only now."""
+    """The format of a file by the end of its name. Its parser is imported only here."""
     if name.endswith((".yml", ".yaml")):
         from cursor_gateway.config_files.yaml_text import YamlText
 

@@ -1,4 +1,4 @@
-"""What to cut and paste, for every format whose values know where they stand in the text."""
+"""Edits by splices, for every format whose parser says where each value is in the text."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Unreadable(Exception):
 
 @dataclass(slots=True)
 class Node:
-    """A value and where it stands; `members` of an object, `items` of a list."""
+    """A value and its place in the text; an object has `members`, a list has `items`."""
 
     start: int
     end: int
     value: Any
     members: dict[str, Node] | None = None
     items: list[Node] | None = None
-    # Where a member or a list item begins, with its name or its dash.
+    # Where a member or a list item begins, including its name or its dash.
     begins: int = 0
-    # Whether it is written with brackets, and whether it stands between those of another.
+    # Whether the value is written with brackets, and whether it is inside the brackets of another.
     flow: bool = True
     in_brackets: bool = False
 
@@ -40,7 +40,7 @@ class Splice:
 
 
 def spliced(text: str, splices: Iterable[Splice]) -> str:
-    """All at once. Insertions at the same place keep their order: inner ones were made first."""
+    """`text` with all splices. Insertions at the same place keep their order, inner ones first."""
     parts, done = [], 0
     for splice in sorted(splices, key=lambda splice: (splice.start, splice.end)):
         parts += [text[done : splice.start], splice.text]
@@ -49,19 +49,19 @@ def spliced(text: str, splices: Iterable[Splice]) -> str:
 
 
 def identity(item: Any) -> str | None:
-    """By what an object in a list is known."""
+    """The `id` or `name` of an object in a list."""
     found = (item.get("id") or item.get("name")) if isinstance(item, Mapping) else None
     return found if isinstance(found, str) else None
 
 
 def named(items: Any) -> dict[str, Any]:
-    """Those of a list's objects that have an identity, by it."""
+    """The objects of a list that have an identity, by their identity."""
     found = [(identity(item), item) for item in items] if isinstance(items, list) else []
     return {key: item for key, item in found if key is not None}
 
 
-def goes_on(item: Any, wanted: Any) -> bool:
-    """Whether `wanted` is to be merged into what is there, instead of put in its place."""
+def merges_with(item: Any, wanted: Any) -> bool:
+    """Whether `wanted` is merged into `item`, instead of replacing it."""
     if isinstance(wanted, Mapping):
         return isinstance(item, Mapping)
     return bool(named(wanted)) and isinstance(item, list)
@@ -69,7 +69,7 @@ def goes_on(item: Any, wanted: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class IfMissing:
-    """A value that is set only where there is none."""
+    """A value that is set only if there is none."""
 
     value: Any
 
@@ -83,11 +83,11 @@ def plain(wanted: Any) -> Any:
 
 
 class SplicedText(ABC):
-    """`ConfigFormat` for texts that are changed by splices."""
+    """A `ConfigFormat` that changes texts by splices."""
 
     @abstractmethod
     def parse(self, text: str) -> Node:
-        """The object that the whole text is."""
+        """The object that makes up the whole text."""
 
     @abstractmethod
     def replace(self, text: str, node: Node, value: Any) -> Iterator[Splice]: ...
@@ -123,7 +123,7 @@ class SplicedText(ABC):
             yield from self.add(text, node, missing, [])
 
     def _merge_value(self, text: str, node: Node, wanted: Any) -> Iterator[Splice]:
-        if not goes_on(node.value, wanted):
+        if not merges_with(node.value, wanted):
             if node.value != plain(wanted):
                 yield from self.replace(text, node, plain(wanted))
         elif isinstance(wanted, Mapping):
@@ -138,7 +138,8 @@ class SplicedText(ABC):
                 yield from self.add(text, node, {}, missing)
 
     def _restore(self, text: str, node: Node, before: Any, written: Any) -> Iterator[Splice]:
-        """Both are objects or lists of named objects; of any other list there is no part."""
+        """`before` and `written` are objects or lists of named objects. Other lists are replaced as
+        a whole."""
         if isinstance(written, Mapping):
             there: dict[Any, Node] = dict(node.members or {})
         else:
@@ -151,7 +152,7 @@ class SplicedText(ABC):
             child = there[name]
             if name not in before and _is_all_ours(child.value, value):
                 gone.append(child)
-            elif goes_on(child.value, value) and goes_on(before.get(name, value), value):
+            elif merges_with(child.value, value) and merges_with(before.get(name, value), value):
                 yield from self._restore(text, child, before.get(name, type(value)()), value)
             elif name in before and child.value == value:
                 yield from self.replace(text, child, before[name])
@@ -160,10 +161,12 @@ class SplicedText(ABC):
 
 
 def _is_all_ours(now: Any, written: Any) -> bool:
-    """Whether the value is as it was written. In an object others may have changed, not added."""
+    """Whether `now` holds nothing beyond what `written` has. In an object, the values of members
+    may have changed."""
     if isinstance(now, Mapping) and isinstance(written, Mapping):
         return all(
-            name in written and (_is_all_ours(value, written[name]) or not goes_on(value, value))
+            name in written
+            and (_is_all_ours(value, written[name]) or not merges_with(value, value))
             for name, value in now.items()
         )
     if named(now) and named(written):

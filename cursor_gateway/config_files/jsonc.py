@@ -15,7 +15,7 @@ from cursor_gateway.config_files.edits import Node, Splice, SplicedText, Unreada
 _GAP = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _WORD = re.compile(r"[^\s,:\[\]{}/\"]+")
-# What may follow a value on its line and belongs to it.
+# A comment that follows a value on its line, and belongs to it.
 _REMARK = re.compile(r"[ \t]*(?://[^\n\r]*|/\*[^\n\r]*?\*/)")
 _REST_OF_LINE = re.compile(r"[ \t]*(?:\r?\n|\Z)")
 _INDENT = re.compile(r"[{\[][^\S\n]*\r?\n([ \t]+)")
@@ -88,7 +88,7 @@ class Jsonc(SplicedText):
 
 
 def _filled(text: str, node: Node, outer: str, lines: list[str]) -> Splice:
-    """An object or a list that was empty but for comments; the whole text may be."""
+    """Fill an object or a list that has only comments, or a text that is empty."""
     opening, closing = "[]" if node.items is not None else "{}"
     newline = _newline(text)
     comments = text[node.start + 1 : node.end - 1].rstrip()
@@ -173,7 +173,7 @@ def _lines_of(
 
 
 def _rendered(text: str, value: Any, indent: str) -> str:
-    """In one line where the file itself is in one line, else indented as the file is."""
+    """`value` on one line if the whole file is on one line, else indented like the file."""
     if "\n" not in text.strip() and text.strip():
         return json.dumps(value, ensure_ascii=False)
     lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")

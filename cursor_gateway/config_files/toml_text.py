@@ -1,4 +1,4 @@
-"""TOML, by tomlkit, which keeps comments and layout itself."""
+"""TOML, by tomlkit, which preserves comments and layout itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _parsed(text: str) -> tomlkit.TOMLDocument:
 
 
 def _written(document: tomlkit.TOMLDocument, like: str) -> str:
-    """tomlkit ends the lines that it adds as Unix does."""
+    """The text with the line ends of `like`: tomlkit ends the lines that it adds with `\\n`."""
     text = tomlkit.dumps(document)
     all_crlf = 0 < like.count("\n") == like.count("\r\n")
     return _UNIX_LINE_END.sub("\r\n", text) if all_crlf else text

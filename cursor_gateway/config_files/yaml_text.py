@@ -1,7 +1,7 @@
-"""YAML: PyYAML says where each value stands, the text is changed here.
+"""YAML: PyYAML says where each value is, and this module changes the text.
 
-A round trip through a parser that keeps comments (ruamel.yaml) was rejected: it indents lists anew,
-changes quotes and folds long lines in parts that nobody asked it to touch.
+A round trip through a parser that preserves comments (ruamel.yaml) was rejected: it indents lists
+anew, changes quotes and folds long lines in parts that nobody asked it to touch.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class YamlText(SplicedText):
     def replace(self, text: str, node: Node, value: Any) -> Iterator[Splice]:
         is_block = isinstance(value, dict | list) and value and not node.children
         if not is_block or node.in_brackets:
-            # A list may stand no deeper than its name; nothing else may.
+            # Only a block list may be indented no deeper than its name; what replaces it must be.
             deeper = "" if node.flow else "  "
             yield Splice(node.start, _end(node), deeper + _flow(value))
             return
-        # A remark behind the name stays with the name.
+        # A comment after the name stays on the line of the name.
         end = node.end if node.value is not None else _line_end(text, node.end)
         indent = " " * (_column(text, node.begins) + 2)
         yield Splice(node.start if node.value is not None else end, end,
@@ -92,12 +92,12 @@ def _node(loader: yaml.SafeLoader, text: str, node: yaml.Node) -> Node:
 
 
 def _empty(text: str) -> Node:
-    """A file without any value; what is added goes below its comments."""
+    """A file without a value. What is added goes below its comments."""
     return Node(len(text), len(text), {}, members={}, flow=False)
 
 
 def _end(node: Node) -> int:
-    """Where the last word of a value ends; PyYAML counts the comments behind a block to it."""
+    """The end of a value's text. PyYAML takes comments after a block for a part of it."""
     return node.end if node.flow or not node.children else _end(node.children[-1])
 
 
@@ -111,7 +111,8 @@ def _add_in_brackets(node: Node, members: Mapping[str, Any], items: list[Any]) -
 
 
 def _remove_in_brackets(node: Node, gone: list[Node]) -> Iterator[Splice]:
-    """With the comma before it; with the comma behind it where nothing before it stays."""
+    """Remove children with the comma before them, or with the one after them if no child before
+    them stays."""
     children = node.children
     stays_before = False
     for index, child in enumerate(children):
@@ -126,7 +127,7 @@ def _remove_in_brackets(node: Node, gone: list[Node]) -> Iterator[Splice]:
 
 class _Dumper(yaml.SafeDumper):
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        """Lists stand deeper than their name, as most people write them."""
+        """Indent lists deeper than their name, as most people write them."""
         super().increase_indent(flow, False)
 
 
@@ -139,7 +140,8 @@ def _block(text: str, value: Any, indent: str) -> str:
 
 
 def _flow(value: Any) -> str:
-    """In brackets, then without them: so it is quoted as it must be between others' brackets."""
+    """`value` in flow style. It is dumped within a list, so that it is quoted as it must be inside
+    brackets."""
     dumped = yaml.safe_dump(
         [value], sort_keys=False, allow_unicode=True, width=10**6, default_flow_style=True
     )

@@ -1,8 +1,8 @@
-"""Errands: calls of tools that the gateway executes itself, which no client ever sees.
+"""BridgedCalls: calls of tools that the gateway executes itself, which no client ever sees.
 
 Where a model makes such a call together with one of the client's, the turn ends with the client's
-call, and the client comes back with its result only. What we did meanwhile is woven into the
-conversation again when it does.
+call, and the client comes back with its own result only. The bridged calls and their results are
+then added to the conversation again, so that the next agent reads them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import replace
 
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 
-# So many turns are remembered, and so many characters of results.
-_MOST = 500
-_MOST_TEXT = 16_000_000
+# How many of the client's calls are remembered, and how many characters of results.
+_MAX_CALLS = 500
+_MAX_TEXT = 16_000_000
 
 Done = tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]
 
 
-class Errands:
+class BridgedCalls:
     def __init__(self) -> None:
-        # By the caller and the ids of its calls that were made together with them.
+        # The caller and the id of one of its calls -> what was done beside that call.
         self._done: OrderedDict[tuple[str, str], Done] = OrderedDict()
 
     def remember(
@@ -34,25 +34,25 @@ class Errands:
     ) -> None:
         done = tuple(calls), tuple(results)
         self._done |= {(caller, call_id): done for call_id in beside}
-        while len(self._done) > _MOST or sum(map(_size, self._done.values())) > _MOST_TEXT:
+        while len(self._done) > _MAX_CALLS or sum(map(_size, self._done.values())) > _MAX_TEXT:
             self._done.popitem(last=False)
 
-    def woven(self, caller: str, conversation: Conversation) -> Conversation:
-        """The caller's `conversation` with what was done beside its calls; as many messages as
-        before."""
+    def with_bridged_results(self, caller: str, conversation: Conversation) -> Conversation:
+        """The caller's `conversation` with what was done beside its calls. The number of messages
+        stays the same."""
         if not self._done:
             return conversation
         messages = list(conversation.messages)
-        woven: list[Done] = []
+        added: list[Done] = []
         for at, message in enumerate(conversation.messages):
             done = self._done_beside(caller, message)
-            if done is None or done in woven:
+            if done is None or done in added:
                 continue
             answers = (n for n in range(at + 1, len(messages)) if messages[n].role != "assistant")
             place = next(answers, None)
             if place is not None:
                 calls, results = done
-                woven.append(done)
+                added.append(done)
                 messages[at] = Message(message.role, (*message.parts, *calls))
                 messages[place] = Message(messages[place].role, (*results, *messages[place].parts))
         return replace(conversation, messages=tuple(messages))

@@ -1,4 +1,4 @@
-"""Burst: the calls that a model makes at once, which reach us one after the other."""
+"""Burst: the calls that a model makes at once, which reach the gateway one after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cursor_gateway.core.events import (
 class Announced:
     name: str
     arguments: dict[str, Any]
-    # The id that the relay knows it by.
+    # The id of the call at the relay.
     relayed: str = ""
 
 
@@ -26,7 +26,7 @@ class Burst:
     def __init__(self) -> None:
         self._calls: list[Announced] = []
         self._model_call = ""
-        # How many of the agent's own calls have not come back.
+        # How many of the agent's own calls have no result yet.
         self._unanswered = 0
 
     def __bool__(self) -> bool:
@@ -45,12 +45,12 @@ class Burst:
     def ends_with(self, event: AgentEvent) -> bool:
         match event:
             case ThinkingDelta():
-                # Between calls that were made at once a model may think; after their results it is
-                # another model call.
+                # A model may think between calls that it makes at once. A thought after the results
+                # of all calls belongs to the next model call.
                 return bool(self._calls) and self._unanswered <= 0
             case AgentCall(model_call=model_call):
-                # Calls of one model call are made at once. So are those of others, as long as one
-                # of them has not come back: a model goes on when it has all of its results.
+                # Calls of one model call are made at once. A call of another model call belongs to
+                # the burst as long as a result is missing: a model goes on when it has them all.
                 is_another = model_call != self._model_call and self._unanswered <= 0
                 return bool(self._calls) and is_another
             case _:

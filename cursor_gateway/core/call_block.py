@@ -11,7 +11,7 @@ import orjson
 
 from cursor_gateway.core.json_text import MAX_DEPTH, is_too_deep
 
-# Without its last sign, before which models write blanks.
+# Without the `>`, before which models write blanks.
 CLOSING = "</tool_call"
 FENCE = "```"
 ENDLESS = "the call does not end."
@@ -19,7 +19,7 @@ ENDLESS = "the call does not end."
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A call as the model wrote it: whether there is such a tool is not known here."""
+    """A call as the model wrote it. Whether the tool exists is checked elsewhere."""
 
     name: str
     arguments: dict[str, Any]
@@ -37,14 +37,14 @@ class CallBlock:
 
     def __init__(self, tag: str, lead: str, problem: str) -> None:
         self._tag = tag
-        # Why nothing in it is a call.
+        # Why nothing in the block is a call; empty if it may hold calls.
         self.problem = problem
         self.is_fenced = FENCE in lead
-        # All of it, as it was written.
+        # The whole block, as the model wrote it.
         self.source = [lead]
         self.body: list[str] = []
         self.bodies: list[str] = []
-        # Whether a line has ended behind what was read last.
+        # Whether a line break has come since the last body.
         self.is_line_over = False
 
     def end_body(self, held: str) -> None:
@@ -58,7 +58,7 @@ class CallBlock:
         self.is_line_over = self.is_line_over or "\n" in blank
 
     def calls(self, is_whole: bool) -> Iterator[Asked | Garbled]:
-        """The calls; where there are several, each as if it had tags of its own."""
+        """The calls of the block. If there are several, each gets tags of its own."""
         source = "".join(self.source).rstrip()
         *others, last = self.bodies
         for body in others:
@@ -71,13 +71,13 @@ class CallBlock:
 
 def _call(body: str, raw: str) -> Asked | Garbled:
     try:
-        # `strict=False`: models write newlines into strings as they are.
+        # `strict=False`: models write newlines into strings without escaping them.
         call = json.loads(body, strict=False, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         return Garbled(raw, f"the text between the tags is not JSON ({error}).")
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return Garbled(raw, 'it is not one object with a "name".')
-    # Arguments in another place would be lost, and a call without them may do something else.
+    # Arguments under another key would be lost, and the call would do something else without them.
     others = call.keys() - {"name", "arguments", "id"}
     if others:
         return Garbled(raw, f'it has {sorted(others)} beside "name" and "arguments".')

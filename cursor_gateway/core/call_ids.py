@@ -10,12 +10,12 @@ _NONCE, _SEAL = 12, 12
 
 
 class CallIds:
-    """Clients send ids back, and old or invented ones among them. The seal tells ours at once:
-    whatever has none of this life of the gateway is history, and nothing waits for it."""
+    """Clients send ids back, among them old and invented ones. The seal is made with a secret of
+    this process, so an id without it belongs to no call that still waits for a result."""
 
     def __init__(self, secret: bytes, nonce: Callable[[], str]) -> None:
         self._secret = secret
-        # Makes `_NONCE` hexadecimal digits, never the same twice.
+        # Returns `_NONCE` hexadecimal digits, never the same ones twice.
         self._nonce = nonce
 
     def new(self) -> str:

@@ -1,4 +1,4 @@
-"""What is asked: the one vocabulary that every dialect parses into."""
+"""Conversation: what a client asks. Every dialect parses its requests into these types."""
 
 from __future__ import annotations
 
@@ -48,18 +48,17 @@ class ImageLink:
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool, with the schema of whoever has it, unchanged."""
+    """A tool, with the schema as its owner wrote it."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
-    # Whether it belongs to an MCP server of the user's, and the gateway executes it; else it is
-    # the client's.
+    # Whether the gateway executes it, on an MCP server of the user's; else the client does.
     bridged: bool = False
 
     @cached_property
     def digest(self) -> bytes:
-        """What differs as soon as the model would see another tool."""
+        """Two tools that look different to the model have different digests."""
         seen = "\0".join((self.name, self.description, to_json(self.schema)))
         return hashlib.blake2b(seen.encode(), digest_size=16).digest()
 
@@ -70,7 +69,7 @@ class ToolChoice:
 
     kind: Literal["auto", "none", "required"] = "auto"
     name: str | None = None
-    # The only tools that may be called, where the client allows some of those that it has.
+    # The tools that may be called, if the client allows only some of its tools.
     allowed: frozenset[str] | None = None
 
 
@@ -116,7 +115,7 @@ class Conversation:
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     parallel_calls: bool = True
-    # Whether the client learns a call's id, and can bring its result to the agent that waits.
+    # Whether the client gets the ids of calls, and so can name the call that a result belongs to.
     calls_have_ids: bool = True
 
     @property
@@ -138,7 +137,7 @@ class Conversation:
         return any(isinstance(each, ImageFile) for content in inner for each in content)
 
     def texts(self) -> Iterator[str]:
-        """All text in it."""
+        """All texts of the conversation."""
         for message in self.messages:
             for part in message.parts:
                 match part:

@@ -2,13 +2,13 @@
 
 Theory of operation
 -------------------
-Compared is what the *client* says (its system and user messages, its tool results) and the ids of
-the calls, which are ours. Arguments of calls are not compared: clients write them anew, and some
-rewrite them. The assistant's texts are compared without their blanks. What clients change by habit
-stands in `habits`; of texts, reminders and the last calls a client may leave some out, but it may
-not have other ones.
+What the *client* says is compared (its system and user messages, its tool results), and the ids of
+the calls, which are ours. Arguments of calls are not compared, because clients write their JSON
+anew, and some rewrite them. The assistant's texts are compared without their blanks.
+`client_habits` knows what clients change by habit. A client may leave out some texts, reminders and
+last calls, but it may not have other ones.
 
-Nothing is kept but digests: a history of a megabyte costs as much as one of a line.
+Only digests are stored: a history of a megabyte takes as much memory as one of a line.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _SESSION = re.compile(r"^Session: (session-[A-Za-z0-9-]{1,100})\s*$", re.MULTILI
 
 @dataclass(frozen=True, slots=True)
 class History:
-    # What the client said, and which calls were made before it, as a chain of digests.
+    # A chain of digests: what the client said, and the calls that were made before it.
     said: bytes = b""
     # The calls since the client last said something.
     calls: tuple[str, ...] = ()
-    # What the assistant said, each answer a digest, and what the client reminded the model of.
+    # A digest of each answer of the assistant, and of each reminder of the client.
     texts: tuple[bytes, ...] = ()
     reminders: tuple[bytes, ...] = ()
 
@@ -55,7 +55,7 @@ class History:
 
     @property
     def key(self) -> tuple[bytes, tuple[bytes, ...]]:
-        """What two histories have in common if one goes on from the other, after an answer."""
+        """The same for two histories of which one goes on from the other, after an answer."""
         return self.said, self.texts[-1:]
 
 
@@ -63,7 +63,7 @@ NONE = History()
 
 
 def history_of(messages: Iterable[Message], before: History = NONE) -> History:
-    """What was said in `messages`, after a history that ended with a whole turn."""
+    """The history of `messages` that follow `before`, which ended with a whole turn."""
     said, calls = before.said, list(before.calls)
     texts, reminded = list(before.texts), list(before.reminders)
     words: list[str] = []
@@ -107,7 +107,7 @@ def _client_says(said: bytes, role: str, parts: Sequence[Part]) -> bytes:
 
 
 class Answer:
-    """What the client is told in one answer, as its next request should repeat it."""
+    """What the client gets in one answer, as its next request should repeat it."""
 
     def __init__(self) -> None:
         self._words: list[str] = []
@@ -124,16 +124,16 @@ class Answer:
 
 
 def split(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """What came up to the assistant's last turn, and what is new since."""
+    """The messages up to the assistant's last turn, and the new messages since."""
     spoke = [at for at, message in enumerate(messages) if message.role == "assistant"]
     cut = spoke[-1] + 1 if spoke else 0
     return tuple(messages[:cut]), tuple(messages[cut:])
 
 
-def reminders(news: Iterable[Message]) -> tuple[Text, ...] | None:
-    """What a client says beside results, in tags of its own; None where it is the user's word."""
+def reminders(new_messages: Iterable[Message]) -> tuple[Text, ...] | None:
+    """The client's own texts beside results, which stand in tags; None if the user has spoken."""
     beside: list[Text] = []
-    for message in news:
+    for message in new_messages:
         if is_the_user_speaking(message):
             return None
         beside += [part for part in message.parts if isinstance(part, Text)]
@@ -141,7 +141,7 @@ def reminders(news: Iterable[Message]) -> tuple[Text, ...] | None:
 
 
 def session_name(conversation: Conversation) -> str:
-    """The name that a client gives its session, in a system message of its own."""
+    """The name that a system message of the form `Session: session-...` gives the session."""
     for message in conversation.messages:
         if message.role == "system" and (found := _SESSION.search(_spoken(message.parts))):
             return found[1]
@@ -156,7 +156,7 @@ def _texts(words: list[str]) -> list[bytes]:
 
 
 def _spoken(parts: Iterable[object]) -> str:
-    """Text in one piece, however a client cuts it, and then the images."""
+    """The text in one piece, however a client cuts it, and then digests of the images."""
     text, images = "", ""
     for part in parts:
         match part:

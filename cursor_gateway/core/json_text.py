@@ -1,4 +1,4 @@
-"""JSON text of any value that a request can hold."""
+"""JSON text of any value that a request can hold, and how deep a value may be."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import orjson
 
 from cursor_gateway.errors import InvalidRequest
 
-# Far deeper than any schema or argument that was seen, and far from where encoders and recursive
-# functions give up.
+# Far deeper than any schema or argument that clients send, and far below the depth at which
+# encoders and recursive functions fail.
 MAX_DEPTH = 128
 
 
 def to_json(value: Any) -> str:
-    """`value` as JSON text, also where it holds what only the slower encoder can write."""
+    """`value` as JSON text. Lone surrogates and integers above 64 bits need
+    the slower encoder."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:
@@ -27,11 +28,12 @@ def to_json(value: Any) -> str:
 
 
 def is_too_deep(value: Any) -> bool:
-    """Whether more than `MAX_DEPTH` arrays and objects stand in each other. Looked at level by
-    level, since a function that calls itself would be the first to fail."""
+    """Whether more than `MAX_DEPTH` arrays and objects are nested. This goes level by level, since
+    a recursive function would be the first to fail."""
     level: list[Any] = [[value]]
     for _ in range(MAX_DEPTH + 1):
-        # One step for each value of each request: a function for the inner part costs three times.
+        # This runs for each value of each request; a function for the inner part would take three
+        # times as long.
         level = [
             inner
             for outer in level

@@ -1,4 +1,4 @@
-"""TextCut: the text of an answer up to where the client wants it, by `stop` or by `max_tokens`."""
+"""OutputLimits: ends the text of an answer at a `stop` sequence or at `max_tokens`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Literal
 
 CutReason = Literal["stop", "length"]
 
-# No tokenizer is ours to ship for a model we do not know; four bytes of UTF-8 per token is near
-# enough for a limit, and every figure that rests on it says so.
+# The gateway has no tokenizer for models it does not know. Four bytes of UTF-8 per token are near
+# enough for a limit, and every figure that rests on this is marked as an estimate.
 BYTES_PER_TOKEN = 4
 
 
@@ -20,11 +20,11 @@ def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-class TextCut:
+class OutputLimits:
     def __init__(self, stop: tuple[str, ...], max_tokens: int | None) -> None:
         self._stop = stop
         self._room = None if max_tokens is None else max_tokens * BYTES_PER_TOKEN
-        # An ending that may still become a stop sequence.
+        # The end of the text so far, if it may still become a stop sequence.
         self._held = ""
         # The stop sequence that was found.
         self.found: str | None = None

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from cursor_gateway.errors import AgentFailed
 
-# Tool results carry whole files, so lines of many megabytes are normal. Far above any seen, far
-# below what would hurt the machine.
+# Tool results carry whole files, so lines of many megabytes are normal. The limit is far above any
+# line that was seen, and far below what would hurt the machine.
 MAX_LINE_BYTES = 256 * 1024 * 1024
 
 
@@ -25,12 +25,12 @@ class LineBuffer:
         """The lines that `data` completes, each with its newline; empty if it completes none."""
         end = data.rfind(b"\n") + 1
         if not end:
-            self._keep(data)
+            self._add(data)
             return b""
         lines = b"".join((*self._pieces, data[:end])) if self._pieces else data[:end]
         self._pieces.clear()
         self._size = 0
-        self._keep(data[end:])
+        self._add(data[end:])
         return lines
 
     @property
@@ -45,7 +45,7 @@ class LineBuffer:
         self._size = 0
         return last
 
-    def _keep(self, piece: bytes) -> None:
+    def _add(self, piece: bytes) -> None:
         if not piece:
             return
         self._size += len(piece)

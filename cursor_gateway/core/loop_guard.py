@@ -1,9 +1,9 @@
-"""LoopGuard: stops a model that goes in circles, and nobody else.
+"""LoopGuard: stops a model that repeats the same calls.
 
 Theory of operation
 -------------------
-Everything is derived from the conversation, so a guard has no memory that a restart could lose. The
-steps since the user last said something are walked in order. A step is a call (its tool and the
+The guard derives everything from the conversation, so it has no memory that a restart could lose.
+It walks the steps since the user last said something in order. A step is a call (its tool and the
 canonical JSON of its arguments) with its outcome (its class, and a hash of the result).
 
 A step that was not seen before is progress, and progress forgives everything before it: the same
@@ -29,7 +29,7 @@ from cursor_gateway.core.json_text import is_too_deep
 
 OutcomeClass = Literal["success", "error", "validation"]
 
-# What clients put around a result that changes with every call and says nothing about it.
+# Lines that clients add to a result, which differ with every call though the result is the same.
 _FRAME = re.compile(r"^(?:Wall time: [\d.]+ seconds|Chunk ID: \S+)[ \t]*$", re.MULTILINE)
 _EXIT_CODE = re.compile(
     r"(?:exit(?:ed)?(?: with)?(?: status| code)?:?|exit_code[\"':=]+) ?(-?\d+)", re.I
@@ -47,13 +47,14 @@ _ERROR = re.compile(r"(?:<tool_use_error>|error:|traceback \(most recent call la
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop that was found: told to the model first, then to the client."""
+    """A loop that was found. The model gets the hint first; if it goes on, the client gets the
+    message."""
 
     tool: str
     count: int
     kind: Literal["repeat", "validation"]
     limit: int
-    # The id of the call whose result the model has already.
+    # The id of the earlier call, whose result the model has already.
     earlier: str = ""
 
     @property
@@ -131,7 +132,7 @@ class LoopGuard:
 
 
 def fingerprint(tool: str, arguments: Any) -> str:
-    """One text for all ways to write the same call: the order of keys and spaces do not matter."""
+    """The same text for the same call, whatever the order of its keys and its spaces."""
     canonical = _canonical(arguments) if isinstance(arguments, str) else _sorted(arguments)
     return _digest(f"{tool}\0{canonical}")
 
@@ -153,10 +154,10 @@ def step(tool: str, arguments: Any, outcome: OutcomeClass, result: str) -> Step:
 
 
 def classify(tool: str, text: str, *, is_error: bool = False) -> OutcomeClass:
-    """How a call went, from structure first; words count only where a client puts its verdict.
+    """How a call went: by structure first, and by words only where clients write their verdict.
 
-    A payload is never searched: a file that speaks of invalid schemas was read successfully. That
-    arguments did not fit is believed where the result is flagged, or names the tool or its schema.
+    The payload is never searched: a file about invalid schemas was read successfully. A result says
+    that arguments did not fit only if it is flagged, or names the tool or its schema.
     """
     first_line = text.lstrip().partition("\n")[0][:300]
     if _VALIDATION.match(text):
@@ -172,7 +173,7 @@ def classify(tool: str, text: str, *, is_error: bool = False) -> OutcomeClass:
 
 
 def _says_error(text: str) -> bool:
-    """A JSON object whose own fields say that it is an error."""
+    """Whether `text` is a JSON object whose own fields say that it is an error."""
     if not text.lstrip().startswith("{"):
         return False
     try:
@@ -188,7 +189,8 @@ def _says_error(text: str) -> bool:
 def _steps(messages: Iterable[Message]) -> Iterator[tuple[Step, str]]:
     """The calls and their outcomes since the user last said something."""
     calls: dict[str, ToolCall] = {}
-    # What a result is the result of; digested at the end, since most of a history is cleared.
+    # Calls with their results. They are digested at the end, since the user's next message clears
+    # them.
     results: list[tuple[ToolCall, ToolResult]] = []
     for message in messages:
         for part in message.parts:
@@ -205,7 +207,8 @@ def _steps(messages: Iterable[Message]) -> Iterator[tuple[Step, str]]:
 
 
 def is_the_user_speaking(message: Message) -> bool:
-    """Clients put reminders of their own beside results, in tags; those are not the user's."""
+    """Whether the user wrote anything in `message`. Clients put reminders of their own beside
+    results, in tags."""
     if not any(isinstance(part, ToolResult) for part in message.parts):
         return True
     texts = (part.text for part in message.parts if isinstance(part, Text))
@@ -213,7 +216,8 @@ def is_the_user_speaking(message: Message) -> bool:
 
 
 def outcome_of(result: Mapping[str, Any]) -> OutcomeClass:
-    """The class of one of the agent's own results: one of `success`, `error`, `rejected`, ..."""
+    """The class of a result of the agent's own tools, which has one key: `success`, `error`,
+    `rejected` and so on."""
     return "success" if "success" in result else "error"
 
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 from cursor_gateway.errors import ModelNotFound
 
-# The one model every account has: Cursor chooses. It is usable before any list was seen.
+# Every account has this model, with which the agent chooses one itself. It can be used before any
+# list of models was read.
 AUTO = "auto"
 
-CLAUDE_FAMILIES = ("opus", "sonnet", "haiku", "fable")
-
 _LONGEST_NAME = 300
-# What may stand behind `--model`. A leading dash would be read as a flag.
+# What may follow `--model` on a command line. A leading dash would be read as a flag.
 _SAFE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/\[\]=,@+-]{0,199}")
 
 
@@ -25,12 +24,21 @@ class Model:
     name: str
 
 
-def resolve(wanted: str, models: tuple[Model, ...], aliases: Mapping[str, str]) -> str:
+# What the ids of one maker begin with -> the names of its families, which are parts of the ids.
+Families = Mapping[str, tuple[str, ...]]
+
+
+def resolve(
+    wanted: str,
+    models: tuple[Model, ...],
+    aliases: Mapping[str, str],
+    families: Families,
+) -> str:
     """The agent's id for what the client calls `wanted`.
 
     Tried in turn: the id, the display name, an alias from the settings, and the same without the
-    provider that many clients put in front (`cursor/auto`). A Claude model that the account does
-    not have stands for one of its own family that it has: Claude Code asks by names of its own.
+    provider that many clients put in front (`provider/auto`). A model of one of the `families`
+    that the account does not have stands for the nearest one of the same family.
     """
     if len(wanted) > _LONGEST_NAME:
         raise ModelNotFound(_unknown(wanted, [AUTO]), param="model")
@@ -43,17 +51,18 @@ def resolve(wanted: str, models: tuple[Model, ...], aliases: Mapping[str, str]) 
         for spelling in (name, aliases.get(name, name)):
             if found := by_id.get(spelling) or by_name.get(spelling.casefold()):
                 return checked(found)
-    if relative := _of_the_same_family(candidates[-1], models):
+    if relative := _of_the_same_family(candidates[-1], models, families):
         return checked(relative)
     raise ModelNotFound(_unknown(wanted, sorted(by_id)), param="model")
 
 
-def _of_the_same_family(wanted: str, models: tuple[Model, ...]) -> str | None:
-    """The account's model of the Claude family that `wanted` belongs to: the most alike, by id."""
-    family = next((name for name in CLAUDE_FAMILIES if name in wanted), None)
-    if family is None or not wanted.startswith("claude"):
+def _of_the_same_family(wanted: str, models: tuple[Model, ...], families: Families) -> str | None:
+    """The id of the account's model that is most alike among those of the family of `wanted`."""
+    maker = next((maker for maker in families if wanted.startswith(maker)), None)
+    family = next((name for name in families.get(maker or "", ()) if name in wanted), None)
+    if maker is None or family is None:
         return None
-    relatives = [m.id for m in models if m.id.startswith("claude") and family in m.id]
+    relatives = [m.id for m in models if m.id.startswith(maker) and family in m.id]
     return next(iter(difflib.get_close_matches(wanted, relatives, n=1, cutoff=0.0)), None)
 
 

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The CLI takes a single prompt, without roles. A lone user message goes as it is. Anything longer is
+An agent takes a single prompt, without roles. A lone user message goes as it is. Anything longer is
 written as tagged blocks, oldest first, so that each request begins with the bytes of the one before
 it (providers cache by prefix):
 
@@ -56,7 +56,7 @@ _TOOLS_HEAD = (
     "your own working directory is empty."
 )
 
-# Models look MCP tools up before they call them, and sometimes find none; what stands here spares
+# Models look MCP tools up before they call them, and sometimes find none; this instruction spares
 # them the step.
 _RELAY_INSTRUCTION = (
     "Call them as MCP tools of the server `{server}`, by the names and with the arguments that are "
@@ -69,7 +69,7 @@ _RELAY_INSTRUCTION = (
 _BOUNDARY = re.compile(r"<(?=\\*/?(?:tools|instructions|turn|tool_call|tool_result)\b)")
 
 
-# What may stand inside a block; results are blocks of their own.
+# The parts that may be inside a block; results are blocks of their own.
 Spoken = Text | ImageFile | ImageLink | ToolCall
 
 
@@ -82,16 +82,16 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the agent that reads a conversation is placed."""
+    """What the agent that reads a conversation has and knows already."""
 
-    # Stands before the images' names where the agent works somewhere else.
+    # The folder of the images, if it is not the agent's working directory.
     image_folder: str = ""
-    # How many messages it has read and said already.
+    # How many messages the agent has read and written already.
     known: int = 0
-    # The MCP server by which it reaches the tools, and the tool that waits for a late result.
+    # The MCP server that offers the tools, and its tool that waits for a late result.
     server: str = ""
     wait_tool: str = ""
-    # Tools that go by another name there.
+    # Tool -> its name on that server, if that is another one.
     names: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -119,7 +119,7 @@ class _Page:
         self._image_folder = image_folder
         parts = [part for message in known for part in message.parts]
         self._known_calls = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
-        # Names that earlier images have.
+        # How many images the agent has seen already: their names are taken.
         self._known_images = sum(map(_images, parts))
         self.files: list[tuple[str, bytes]] = []
 
@@ -181,7 +181,8 @@ def _images(part: Part) -> int:
 
 
 def _demands(conversation: Conversation) -> list[str]:
-    """What this one answer must be; at the end, so that the beginning stays the same."""
+    """What this one answer must be. It stands at the end, so that the cached prefix stays the
+    same."""
     demands: list[str] = []
     if conversation.callable_tools:
         if conversation.tool_choice.kind == "required":
@@ -195,7 +196,7 @@ def _demands(conversation: Conversation) -> list[str]:
 
 
 def _tool_call(call: ToolCall) -> str:
-    """As the model is told to write it, with the id that its result refers to."""
+    """A call in the form that models write, with the id that its result refers to."""
     body = f'{{"name": {to_json(call.name)}, "arguments": {call.arguments or "{}"}}}'
     return f'<tool_call id="{escape(call.id)}">\n{_guarded_json(body)}\n</tool_call>'
 
@@ -205,7 +206,7 @@ def _line(name: str) -> str:
 
 
 def _guarded_json(text: str) -> str:
-    """In JSON a tag can only stand in a string, where there is another way to write its `<`."""
+    """In JSON a tag can only be part of a string, where `<` can be written as an escape."""
     return _BOUNDARY.sub(r"\\u003c", text)
 
 
@@ -218,5 +219,5 @@ def _spoken(message: Message) -> list[Spoken]:
 
 
 def _guarded(text: str) -> str:
-    # Looking for one character first takes a hundredth of the time, and most texts have none.
+    # Most texts have no `<`, and to look for one takes a hundredth of the time.
     return _BOUNDARY.sub(r"<\\", text) if "<" in text else text

@@ -1,7 +1,7 @@
-"""SecondAsk: with what the agent is asked again, in the same answer.
+"""Retry: the messages with which the agent is asked again, in the same answer.
 
-It reads what it was asked before, what it has said and called since, and what was wrong with that
-or came of it. Nobody is asked twice for the same reason.
+The agent reads what it was asked before, what it has said and called since, and what was wrong with
+that or what the calls returned. It is asked again at most once for each reason.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from cursor_gateway.core.conversation import Conversation, Message, Text, ToolCall, ToolResult
 
 
-class SecondAsk:
+class Retry:
     def __init__(self, conversation: Conversation) -> None:
-        # The client's own messages; what follows them was asked again before.
+        # How many messages are the client's; earlier retries added the others.
         self._own = len(conversation.messages)
         self._reasons: set[str] = set()
 
     def begin(self, asked: Conversation) -> None:
-        """A run of the agent starts, which has read `asked`."""
+        """A run of the agent starts; the agent has read `asked`."""
         self._asked = asked
         self._words = io.StringIO()
-        # What is to be added to the client's messages; nothing as long as nobody is asked again.
+        # What is added to the client's messages; empty unless the agent has to be asked again.
         self.messages: tuple[Message, ...] = ()
 
     def may(self, reason: str) -> bool:
@@ -30,17 +30,17 @@ class SecondAsk:
         self._reasons.add(reason)
         return is_new
 
-    def told(self, words: str) -> None:
-        """The client has got `words` of this run. It shall not get them again, from one that does
-        not know of them."""
+    def sent(self, words: str) -> None:
+        """The client has got `words` of this run. The next run reads them, so that it does not say
+        them again."""
         self._words.write(words)
 
     def correct(self, answer: str, correction: str) -> None:
-        """The client got nothing of `answer`, which has to be another one."""
+        """Ask for another answer instead of `answer`, of which the client got nothing."""
         self._ask(Message("assistant", (Text(answer),)), Message("user", (Text(correction),)))
 
     def bring(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> None:
-        """What came of calls that the client does not hear of."""
+        """Give the agent the results of calls that the client never sees."""
         words = self._words.getvalue()
         said = (*((Text(words),) if words else ()), *calls)
         self._ask(Message("assistant", said), Message("user", tuple(results)))

@@ -1,9 +1,9 @@
-"""Seams: between two texts of one answer the agent may have acted, and nothing shows it.
+"""Seams: the places in an answer's text where the agent has acted, which the text does not show.
 
-The CLI writes "It is in `notes.txt`." before a tool of its own and "It has 3 lines." behind it, and
-joins them in `result` without a space. Readers would see one sentence run into the next, so a
-paragraph ends there, unless either side has a line break of its own. Nowhere else is a character
-added: what a model writes in one go may be a patch.
+The agent writes "It is in `notes.txt`." before a tool call of its own and "It has 3 lines." after
+it, without a space between them. A reader would see one sentence run into the next, so a paragraph
+ends there, unless either side has a line break of its own. No character is added anywhere else:
+what a model writes in one go may be a patch.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ _LINE_BREAKS = ("\n", "\r")
 
 class Seams:
     def __init__(self) -> None:
-        # The last character so far, and the last that the client surely gets.
+        # The last character so far, and the last one that was sent to the client.
         self._ending = ""
-        self._told = ""
+        self._sent = ""
         self._has_acted = False
         self._is_open = False
 
     def begin(self) -> None:
-        """Another run of the agent begins, in the same answer. Of the one before the client may
-        have got nothing."""
-        self._ending = self._told
+        """Another run of the agent begins, in the same answer. The client may have got nothing of
+        the run before."""
+        self._ending = self._sent
         self.acted()
 
     def acted(self) -> None:
@@ -30,13 +30,14 @@ class Seams:
         self._has_acted = True
 
     def speaks(self) -> None:
-        """Text comes. What is joined without it was said before the agent acted, and held back."""
+        """The agent writes text. Text that is joined without this call was written before the agent
+        acted, and held back."""
         if self._has_acted:
             self._has_acted, self._is_open = False, True
 
-    def told(self) -> None:
-        """What was joined so far has been passed on."""
-        self._told = self._ending
+    def sent(self) -> None:
+        """All that was joined so far has been sent to the client."""
+        self._sent = self._ending
 
     def joined(self, text: str) -> str:
         """`text` as it follows what came before it."""

@@ -1,6 +1,6 @@
-"""Structured output: ask for JSON, take it out of the answer, hold it against the schema.
+"""Structured output: ask for JSON, take it out of the answer, check it against the schema.
 
-The CLI has no such mode, so this is instruction plus validation.
+Agents have no such mode, so this is an instruction and a validation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from cursor_gateway.core import json_schema
 from cursor_gateway.core.conversation import JsonOutput
 from cursor_gateway.errors import InvalidRequest
 
-# A model that was told not to still likes to put its JSON into a code block.
+# Models put their JSON into a code block even though the instruction forbids it.
 _FENCE, _FENCE_LINES = "```", ("```", "```json")
 
 
@@ -47,7 +47,7 @@ def problem_with(answer: str, output: JsonOutput) -> str:
 
 
 def check_schema(output: JsonOutput, param: str) -> None:
-    """Refuse a schema that cannot be one, before an agent is started for it."""
+    """Reject an invalid schema, before an agent is started for it."""
     check_size(output.schema, param)
     problem = json_schema.read(output.schema or {}).problem
     if problem:
@@ -55,7 +55,7 @@ def check_schema(output: JsonOutput, param: str) -> None:
 
 
 def check_size(schema: object, param: str, left: int = json_schema.MAX_NODES) -> int:
-    """Refuse a schema that consists of more than `left` values; how many it consists of."""
+    """The number of values in the schema. Rejects one that has more than `left`."""
     try:
         return json_schema.nodes_within(schema, left)
     except json_schema.NotJudged:

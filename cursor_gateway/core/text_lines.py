@@ -1,4 +1,4 @@
-"""TextLines: where in a text its end stands, as Markdown has it, while the text still comes.
+"""TextLines: whether a growing text ends inside a Markdown code block, or at the start of a line.
 
 A line begins with at most three blanks; four make it code. A code block begins with a line of three
 or more backticks or tildes, and ends with one of at least as many and nothing else on it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-# A longer line begins and ends no code block.
+# A line that is longer than this begins and ends no code block.
 _LONGEST = 200
 _MARGIN = "   "
 _FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)(.*)", re.DOTALL)
@@ -17,9 +17,9 @@ _FENCE = re.compile(r" {0,3}(`{3,}+|~{3,}+)(.*)", re.DOTALL)
 class TextLines:
     def __init__(self) -> None:
         self._line = ""
-        # No more of this line can matter.
+        # Whether the line so far can no longer become a fence.
         self._is_prose = False
-        # The signs with which the code block began.
+        # The backticks or tildes with which the code block began.
         self._fence = ""
 
     @property
@@ -62,7 +62,7 @@ class TextLines:
             return
         signs, rest = found[1], found[2]
         if not self._fence:
-            # Backticks behind backticks are a code span.
+            # Backticks that follow on the same line make it a code span.
             self._fence = "" if signs[0] == "`" and "`" in rest else signs
         elif signs.startswith(self._fence) and not rest.strip():
             self._fence = ""

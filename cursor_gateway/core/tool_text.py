@@ -20,8 +20,8 @@ understood, and so is one that writes a bracket too many, or the next call witho
 In CLOSING the tag's own end is waited for, in GAP the end of its line, where that matters; the
 white space there is dropped.
 
-A tag that no JSON follows is prose about tags, unless the answer ends there. JSON that is none, or
-is no call, is `Garbled`, and so is a call that never ends. When the model goes on to write a result
+A tag that no JSON follows is prose about tags, unless the answer ends there. Invalid JSON, JSON
+that is no call, and a call that never ends are `Garbled`. When the model goes on to write a result
 of its own call, or the user's next turn, it imagines them: the answer ends there.
 """
 
@@ -53,7 +53,7 @@ _TAGS = (OPENING, *_IMAGINED)
 # Room for the attributes that a model may copy into the tag, and for what it puts before the JSON.
 _MAX_TAG = 200
 _MAX_LEAD = 2 * _MAX_TAG
-# More than this is read in pieces: what is left is copied at each tag.
+# Longer texts are read in pieces, since the rest of a piece is copied at each tag.
 _MAX_PIECE = 8192
 _TAG_SO_FAR = re.compile(OPENING + r'(?: +\w+="[^"\n]*")*(?: +\w*(?:="?[^"\n>]*)?)? *>?')
 _LEAD = re.compile(r"\s*(?:```\w*\s*)?")
@@ -65,7 +65,7 @@ _NOT_ALONE = "it does not stand alone on its lines."
 
 
 def unreadable(problems: Iterable[str], count: int, *, quotes: bool = False) -> str:
-    """What a model is told of calls that it made and nobody could read."""
+    """The message to a model about calls that could not be read."""
     what = "That call was" if count == 1 else f"Those {count} calls were"
     again = "it" if count == 1 else "all of them"
     words = f"{what} not made: {' '.join(dict.fromkeys(problems))} Make {again} again."
@@ -79,7 +79,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """What looks like a call and stands where none is made."""
+    """Text that looks like a call, but stands where calls are not made."""
 
     raw: str
     problem: str
@@ -106,14 +106,14 @@ class _State(Enum):
 class ToolTextParser:
     def __init__(self) -> None:
         self._state = _State.TEXT
-        # What was read and not yet given: an ending that may become a tag, or the tag itself.
+        # Text that was read but not returned yet: an end that may become a tag, or the tag itself.
         self._held = ""
         self._lines = TextLines()
         self._block = CallBlock("", "", "")
         self._depth = 0
         self._in_string = False
         self._escaped = False
-        # A result that the model writes now is one of its own.
+        # Whether a call was made: a result that follows is imagined.
         self._called = False
         self._just_quoted = False
         self._has_next_line = False
@@ -130,7 +130,7 @@ class ToolTextParser:
     def feed(self, text: str) -> list[Piece]:
         pieces: list[Piece] = []
         if self._state is _State.TEXT and not self._held and "<" not in text:
-            # Nearly all deltas: no tag begins in them.
+            # Nearly all deltas take this path: no tag begins in them.
             self._say(text, pieces)
             return pieces
         for at in range(0, len(text), _MAX_PIECE):
@@ -141,7 +141,7 @@ class ToolTextParser:
         return pieces
 
     def begin_line(self) -> None:
-        """What comes next is no part of the line so far, though nothing shows it."""
+        """The next text begins a new line, though no line break shows it."""
         if self._state is _State.TEXT and not self._held:
             self._lines.begin_line()
 
@@ -198,7 +198,7 @@ class ToolTextParser:
         end = text.find(">", 0, _MAX_TAG) + 1
         head = text[: end or _MAX_TAG]
         if _may_be_tag(head) and (end or len(text) < _MAX_TAG):
-            # Models put their JSON into a code block even here.
+            # Models put their JSON into a code block even between the tags.
             lead = _LEAD.match(text, end, _MAX_LEAD) if end else None
             begins = lead.end() if lead else len(text)
             if begins < _MAX_LEAD and text[begins : begins + 1] in ("{", "["):
@@ -223,8 +223,9 @@ class ToolTextParser:
         return text[end:]
 
     def _scan(self, text: str) -> tuple[int, bool]:
-        """How far `text` belongs to the JSON, and whether it ends there. A closing tag outside of a
-        string shows that it never will; what may become one is read again with what follows."""
+        """How much of `text` belongs to the JSON, and whether the JSON ends there. A closing tag
+        outside of a string ends it, too; what may become such a tag is read again with the next
+        text."""
         skip = 0
         if self._escaped:
             skip, self._escaped = 1, False
@@ -307,7 +308,7 @@ class ToolTextParser:
         return rest
 
     def _pass_gap(self, blank: str) -> None:
-        """White space behind a call says nothing, but it may indent the next line."""
+        """White space after a call is dropped, but it may indent the next line."""
         _, newline, indent = blank.rpartition("\n")
         if newline:
             self._lines.begin_line()
@@ -319,7 +320,7 @@ class ToolTextParser:
         return ""
 
     def _settle(self, pieces: list[Piece], *, is_whole: bool = True) -> None:
-        """The block is read: it was one of calls, or a quotation of some."""
+        """The block is complete: it holds calls, or quotes some."""
         block = self._block
         if block.problem:
             self._settle_quoted(pieces)

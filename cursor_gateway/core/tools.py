@@ -1,14 +1,14 @@
 """The client's tools: their schemas in plain words, and arguments that fit them.
 
 Arguments are repaired only where the meaning is certain: a number written as text, an object
-written as JSON text, a parameter that merely describes the call. What then still does not fit is
-the client's to reject: it may be less strict than its schema (Droid 0.215 wants three words or more
-for the `summary` of a command, and takes two), and it says best what it wants. A call is held back
-here in two cases:
+written as JSON text, a parameter that merely describes the call. The client itself rejects what
+then still does not fit: it may be less strict than its schema (one wants three words or more for
+the `summary` of a command, and takes two), and it says best what it wants. A call is held back here
+in two cases:
 
 - The tool could destroy something, and the call is not whole: a missing path, an empty text to
   replace, a parameter that nobody knows. A client that is not strict would act on it.
-- The client wants nothing but this call (it names the tool): nobody would mend it there.
+- The client wants nothing but this call (it names the tool): it would not let the model correct it.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ import orjson
 from cursor_gateway.core import json_schema
 from cursor_gateway.core.conversation import ToolSpec
 
-# Parameters that may only say what a call is for: filling them changes nothing that is done.
+# Parameters that may only say what a call is for: their value changes nothing that the call does.
 DESCRIPTIVE = frozenset({"i", "intent", "summary", "description", "title", "explanation", "reason"})
 _ALWAYS_DESCRIPTIVE = frozenset({"i", "intent"})
-# In other tools such a parameter may be data (the title of an issue); its own description tells.
+# In some tools such a parameter is data (the title of an issue); its own description shows which.
 _DESCRIBES_THE_CALL = re.compile(
     r"\bintent\b|what (?:this|the) (?:command|call|tool|action)|of the (?:command|call|task)\b"
     r"|(?:short|brief|concise)\b.{0,40}\b(?:description|summary|label|explanation)",
     re.IGNORECASE,
 )
 _COMMANDS = frozenset({"command", "cmd", "script"})
-# Names of tools that act, wherever these words stand in them (`deletefile`) or as words of their
-# own; and parameters that only such tools have.
+# Tools that act have one of these in their name, anywhere (`deletefile`) or as a separate word, or
+# have one of these parameters.
 _ACTS = re.compile(
     r"append|apply|bash|command|create|delete|edit|execute|insert|kill|overwrite|patch|remove"
     r"|rename|replace|shell|terminal|truncate|update|write",
     re.IGNORECASE,
 )
 _ACTS_AS_WORDS = frozenset("cmd drop eval exec move mv reset rm run save sql stop".split())
-_ACTED_WITH = _COMMANDS | frozenset(
+_ACTING_PARAMETERS = _COMMANDS | frozenset(
     "code content contents edits file_text new_str new_string newString old_str old_string "
     "oldString patch".split()
 )
@@ -53,7 +53,7 @@ _LIMITS = frozenset(
 )
 
 _SCHEMA_NOISE = frozenset({"$schema", "$id", "title", "default", "examples"})
-# Below these stand names, not words of the schema's language.
+# The keys below these are names that the schema's author chose, and no keywords.
 _NAMED = frozenset(
     "properties $defs definitions patternProperties dependentSchemas dependentRequired".split()
 )
@@ -64,7 +64,7 @@ _MAX_DEPTH = 60
 
 
 def find(name: str, tools: Iterable[ToolSpec]) -> ToolSpec | None:
-    """The tool that is called `name`; capitals count only where they make a difference."""
+    """The tool that is called `name`; capitals matter only if two names differ by nothing else."""
     tools = tuple(tools)
     exact = [tool for tool in tools if tool.name == name]
     alike = exact or [tool for tool in tools if tool.name.casefold() == name.casefold()]
@@ -72,8 +72,8 @@ def find(name: str, tools: Iterable[ToolSpec]) -> ToolSpec | None:
 
 
 def plain_schema(schema: Any, depth: int = 0, *, keep_null: bool = False) -> Any:
-    """`schema` without what only validators need. A choice between a type and null is the type,
-    unless the parameter is required: then null is how a model leaves it out."""
+    """`schema` without what only validators need. A choice between a type and null becomes the
+    type, unless the parameter is required: then a model leaves it out by null."""
     if depth > _MAX_DEPTH:
         return {}
     if isinstance(schema, list):
@@ -104,7 +104,8 @@ def _says_nothing(key: str, value: Any) -> bool:
 
 
 def _not_null(choices: Any) -> list[Any]:
-    """The choices besides null; two of nothing where there is no choice at all."""
+    """The choices besides null; two of them if `choices` is no list, so that nothing is
+    replaced."""
     if not isinstance(choices, list):
         return [choices, choices]
     null = ("null", {"type": "null"})
@@ -114,8 +115,9 @@ def _not_null(choices: Any) -> list[Any]:
 def fit(
     tool: ToolSpec, arguments: Mapping[str, Any], description: str = "", *, exactly: bool = False
 ) -> tuple[dict[str, Any], str]:
-    """`arguments` as the tool's schema wants them, and why the client shall not get them; empty
-    when it shall. `exactly` is for clients that cannot complain, and for words that are ours."""
+    """`arguments` as the tool's schema wants them, and the reason to hold the call back, which is
+    empty if there is none. `exactly` is for clients that cannot reject a call, and for calls that
+    the gateway translates itself."""
     properties = tool.schema.get("properties")
     known = properties if isinstance(properties, dict) else {}
     judge = _Judge(tool.schema)
@@ -139,9 +141,9 @@ def fit(
 
 
 class _Judge:
-    """Holds one call against its tool's schema, with so many steps for all that there is to look
-    at. What cannot be judged has no problem: clients send schemas that are none, or none that can
-    be checked, and will judge by them."""
+    """Checks one call against its tool's schema, in a bounded number of steps. What cannot be
+    checked counts as no problem: clients send invalid schemas, too, and judge by them
+    themselves."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._given = schema
@@ -178,17 +180,17 @@ class _Judge:
 
 
 def could_destroy(tool: ToolSpec) -> bool:
-    """Whether more than a wrong answer could come of a call that is not whole."""
+    """Whether an incomplete call of `tool` could do more harm than a wrong answer."""
     properties = tool.schema.get("properties")
     known = properties.keys() if isinstance(properties, dict) else set()
     words = {part.lower() for part in _NAME_PARTS.findall(tool.name)}
-    return bool(_ACTS.search(tool.name) or words & _ACTS_AS_WORDS or known & _ACTED_WITH)
+    return bool(_ACTS.search(tool.name) or words & _ACTS_AS_WORDS or known & _ACTING_PARAMETERS)
 
 
 def _that_counts(
     properties: Mapping[str, Any], *, exactly: bool
 ) -> Callable[[json_schema.Violation], bool]:
-    """Nothing is done with what describes a call, so nothing is wrong with it."""
+    """Violations in a parameter that only describes the call do no harm, so they do not count."""
 
     def counts(violation: json_schema.Violation) -> bool:
         path = json_schema.keys_of(violation.path)
@@ -209,7 +211,8 @@ def _only_describes(name: str, properties: Mapping[str, Any]) -> bool:
 
 
 def _is_left_out(name: str, value: Any, schema: Mapping[str, Any], judge: _Judge) -> bool:
-    """`null` for a parameter that may be left out and knows no null: the model means "left out"."""
+    """Whether the model wrote `null` for an optional parameter that allows no null, which means
+    "left out"."""
     if value is not None or name in _required(schema):
         return False
     properties = schema.get("properties")

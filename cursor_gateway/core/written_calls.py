@@ -1,11 +1,10 @@
 """WrittenCalls: what a model writes in one run, with the calls taken out and read.
 
-Calls are kept until the run ends, so that one that cannot be read is mended together with the
-others.
+Calls are held until the run ends: if one cannot be read, the model makes all of them again.
 
-What is quoted is text. But a model may put a call into the wrong place, and then ends its turn to
-wait for the result: so a quotation is held until text follows, and when nothing follows but others,
-the ends of code blocks and calls, it is a call that was not made.
+A quoted call is text. But a model may put a call into the wrong place, and then end its turn to
+wait for the result. So a quotation is held until text follows. If nothing follows but other
+quotations, ends of code blocks and calls, it was meant as a call, which was not made.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from cursor_gateway.core.conversation import ToolSpec
 from cursor_gateway.core.tool_text import Imagined, Piece, Quoted, Said, ToolTextParser, unreadable
 from cursor_gateway.core.tools import find
 
-# What may stand behind a quotation and says nothing: white space, the ends and beginnings of code
-# blocks; and what may become that.
+# What may follow a quotation without being text: white space and fences of code blocks. The second
+# one also matches what may become that.
 _SILENCE = re.compile(r"\s*+(?:(?:```|~~~)\w*+\s*+)*+")
 _SILENCE_SO_FAR = re.compile(r"\s*+(?:(?:```|~~~)\w*+\s*+)*+(?:``?|~~?)?+")
 _LONGEST_SILENCE = 200
@@ -31,7 +30,7 @@ Fit = Callable[[ToolSpec, Mapping[str, Any]], tuple[dict[str, Any], str]]
 
 @dataclass(frozen=True, slots=True)
 class Unmade:
-    """What was written as a call, or like one, and is none."""
+    """Texts that were written as calls, or like calls, but could not be made."""
 
     pieces: tuple[Garbled | Quoted, ...] = ()
 
@@ -44,8 +43,8 @@ class Unmade:
 
     @property
     def is_quotation(self) -> bool:
-        """Whether none of it was to be a call, when the model has read of it and calls nothing.
-        Then it is a part of the answer."""
+        """Whether all of it is quoted. If the model calls nothing when it is asked about it, it is
+        a part of the answer."""
         return bool(self) and all(isinstance(each, Quoted) for each in self.pieces)
 
 
@@ -63,7 +62,7 @@ class WrittenCalls:
         self._parser = ToolTextParser() if reads_calls else None
         self.calls: list[Written] = []
         self.garbled: list[Garbled] = []
-        # Quotations behind which no text has come, and what else stands there.
+        # Quotations that no text has followed yet, and the white space and fences after them.
         self._quoted: list[Quoted] = []
         self._silence = ""
 
@@ -80,7 +79,7 @@ class WrittenCalls:
                 yield from self._let_go("")
 
     def begin_line(self) -> None:
-        """The agent acted: what it writes next begins a line."""
+        """The agent acted, so its next text begins a new line."""
         if self._parser is not None:
             self._parser.begin_line()
 
@@ -96,7 +95,7 @@ class WrittenCalls:
         return calls
 
     def correction(self) -> tuple[str, str]:
-        """What the model wrote, and what it is told about it."""
+        """What the model wrote, and the correction that it gets."""
         unmade = self.unmade.pieces
         said = [*(call.raw for call in self.calls), *(each.raw for each in unmade)]
         problems = [each.problem for each in unmade]
@@ -111,7 +110,7 @@ class WrittenCalls:
             elif isinstance(piece, Quoted):
                 yield from self._quote(piece)
             elif self._tools:
-                call = self._understood(piece) if isinstance(piece, Asked) else piece
+                call = self._checked(piece) if isinstance(piece, Asked) else piece
                 if isinstance(call, Garbled):
                     self.garbled.append(call)
                 else:
@@ -139,12 +138,12 @@ class WrittenCalls:
         self._silence = ""
 
     def _let_go(self, text: str) -> Iterator[Said]:
-        """Text follows the quotations: then they are text."""
+        """Text follows the quotations, so they are text, too."""
         quoted = "".join(each.raw for each in self._quoted)
         yield Said(f"{quoted}{self._silence}{text}")
         self._quoted, self._silence = [], ""
 
-    def _understood(self, asked: Asked) -> Written | Garbled:
+    def _checked(self, asked: Asked) -> Written | Garbled:
         tool = find(asked.name, self._tools)
         if tool is None:
             return Garbled(asked.raw, f"there is no tool {asked.name!r}.")

@@ -20,11 +20,12 @@ class StreamEncoder(Protocol):
     def feed(self, events: Iterable[AnswerEvent]) -> bytes: ...
     def fail(self, error: GatewayError, request_id: str) -> bytes: ...
     def keep_alive(self) -> bytes:
-        """Bytes that mean nothing, against proxies and clients that close silent connections."""
+        """Bytes without meaning, for proxies and clients that close silent connections."""
         ...
 
     def heartbeat(self) -> bytes:
-        """A real event that changes nothing, for clients that count only events."""
+        """An event that changes nothing. Codex and Qwen Code ignore comments, and send the request
+        again when no event comes for some minutes."""
         ...
 
 
@@ -36,7 +37,7 @@ class Fold(Protocol):
 
 
 class Exchange(Protocol):
-    """One request, understood, and how to answer it."""
+    """One parsed request, and how to answer it."""
 
     @property
     def conversation(self) -> Conversation: ...
@@ -48,17 +49,17 @@ class Exchange(Protocol):
 
 class Dialect(Protocol):
     PATH: str
-    # The least that a request must have, besides its model.
+    # The fields that a request must have, besides its model.
     EXAMPLE: Mapping[str, Any]
 
     def parse(self, body: Mapping[str, Any]) -> Exchange: ...
     def render_error(
         self, error: GatewayError, request_id: str, status: int | None = None
     ) -> dict[str, Any]:
-        """`status` is the one that it is told with, where that is not the error's own."""
+        """`status` is that of the response, if it is not the error's own."""
         ...
 
 
 DIALECTS: tuple[Dialect, ...] = (chat, messages, responses, completions)
-# By what the journal calls them.
+# The dialects by their names in the journal.
 BY_NAME: Mapping[str, Dialect] = {dialect.PATH.split("/")[1]: dialect for dialect in DIALECTS}

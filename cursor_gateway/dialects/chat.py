@@ -28,7 +28,7 @@ from cursor_gateway.dialects.content import (
     parse_messages,
     parse_model,
     parse_tools,
-    shown,
+    result_parts,
 )
 from cursor_gateway.dialects.fields import (
     expect_list,
@@ -49,7 +49,7 @@ EXAMPLE: Mapping[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]
 
 def parse(body: Mapping[str, Any]) -> ChatExchange:
     _refuse_what_cannot_be_done(body)
-    # Before all else: who sends nothing at all is told of what matters most.
+    # The messages come first: an empty request gets the error about its missing messages.
     messages = parse_messages(body, _message)
     options = body.get("stream_options") or {}
     tools = _tools(body)
@@ -79,7 +79,7 @@ class ChatExchange:
     conversation: Conversation
     stream: bool
     include_usage: bool
-    # The client knows `functions` only: the call in the answer is its `function_call`.
+    # The client only knows `functions`: the answer has its call in `function_call`.
     legacy: bool = False
 
     def encoder(self, answer_id: str, created: int) -> ChatEncoder:
@@ -92,7 +92,7 @@ class ChatExchange:
 
 
 class ChatEncoder:
-    """Events -> SSE frames. All of a frame but the text itself is built once per answer."""
+    """Events -> SSE frames. Everything but the text of a frame is built once per answer."""
 
     def __init__(
         self, answer_id: str, created: int, model: str, include_usage: bool, legacy: bool
@@ -144,7 +144,8 @@ class ChatEncoder:
             frames.append(_DELTA_TAIL)
 
     def _call(self, call: ToolCall, frames: list[bytes]) -> None:
-        """The whole call in one chunk, so that name and id come once: some clients add them up."""
+        """The whole call in one chunk. Some clients concatenate names and ids that come twice, such
+        as the Python SDK and LangChain."""
         delta: dict[str, Any] = {"function_call": _function(call)}
         if not self._legacy:
             delta = {"tool_calls": [{"index": self._calls, **_tool_call(call)}]}
@@ -237,7 +238,8 @@ def _reason(finished: Finished, *, legacy: bool) -> str:
 
 
 def _refuse_what_cannot_be_done(body: Mapping[str, Any]) -> None:
-    """Fields whose loss would change the answer. All others that we cannot honour are ignored."""
+    """Reject fields whose loss would change the answer. Other fields that cannot be honoured are
+    ignored."""
     if body.get("n") not in (None, 1):
         raise UnsupportedParameter("Only one choice is possible: `n` must be 1.", param="n")
     if body.get("logprobs") or body.get("top_logprobs"):
@@ -257,7 +259,7 @@ def _message(message: Mapping[str, Any], where: str) -> Message:
         case "tool" | "function":
             call = message.get("tool_call_id" if role == "tool" else "name")
             call_id = call if isinstance(call, str) else ""
-            return Message("user", (ToolResult(call_id, shown(content)),))
+            return Message("user", (ToolResult(call_id, result_parts(content)),))
     raise InvalidRequest(
         f"`{where}.role` must be system, developer, user, assistant, tool or function.",
         param=f"{where}.role",

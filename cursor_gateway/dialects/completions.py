@@ -21,7 +21,7 @@ __all__ = ["EXAMPLE", "PATH", "parse", "render_error"]
 PATH = "/completions"
 EXAMPLE: Mapping[str, Any] = {"prompt": "Hello"}
 
-# Fields whose loss would change the answer.
+# Fields that cannot be honoured, and whose loss would change the answer.
 _CANNOT = ("echo", "suffix", "logprobs")
 
 
@@ -47,7 +47,7 @@ def parse(body: Mapping[str, Any]) -> CompletionsExchange:
 
 
 def _prompt(prompt: object) -> str:
-    """One text, alone or in an array of one. Tokens would need a tokenizer that nobody has here."""
+    """One text, alone or in an array of one. Token ids would need the model's tokenizer."""
     if isinstance(prompt, list) and len(prompt) == 1:
         prompt = prompt[0]
     if not prompt:

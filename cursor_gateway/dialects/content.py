@@ -1,4 +1,4 @@
-"""Messages and tools in all the forms that clients mix: OpenAI's, Anthropic's, old ones."""
+"""Messages and tools in all the forms that clients mix: those of OpenAI, of Anthropic, old ones."""
 
 from __future__ import annotations
 
@@ -33,17 +33,18 @@ from cursor_gateway.errors import (
     UnsupportedParameter,
 )
 
-# Far beyond what a model can choose from, or read. A million of them would hold up everybody else.
+# Far beyond what a model can choose from, or read. To parse a million of them would block the event
+# loop for seconds.
 MAX_TOOLS = 5000
 MAX_MESSAGES = 20_000
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal"})
-# A model's own thoughts and what a provider's own tools did, replayed by the client. The next turn
-# does not need them.
-_PASSED_OVER = frozenset(
+# Clients send a model's own thoughts back, and what a provider's own tools did. The next turn does
+# not need them.
+_IGNORED_PARTS = frozenset(
     {"thinking", "redacted_thinking", "reasoning", "server_tool_use", "mcp_tool_use"}
 )
 
-# Tools that a client has itself; a provider's own are of other types.
+# The types of tools that a client executes itself; a provider's own tools have other types.
 _CLIENT_TOOLS = (None, "function", "custom")
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ def parse_messages(
 
 
 def not_too_long(messages: list[T], name: str) -> list[T]:
-    """Before they are read: each takes more time than its few bytes would tell."""
+    """Checked before they are parsed, since each message takes long for its few bytes."""
     if len(messages) > MAX_MESSAGES:
         raise ContextTooLong(f"`{name}` holds more than {MAX_MESSAGES} messages.", param=name)
     return messages
@@ -104,12 +105,12 @@ def _part(part: Mapping[str, Any], where: str) -> Part | None:
     if kind == "image":
         return _anthropic_image(part.get("source"), f"{where}.source")
     if kind == "tool_reference":
-        # Claude Code's tool search: from now on this tool is among those of the request.
+        # A result of Claude Code's tool search: the next requests have this tool.
         return Text(f"[the tool {part.get('tool_name')}]")
     source = part.get("source")
     if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
         return Text(expect_string(source.get("data"), f"{where}.source.data"))
-    if kind in _PASSED_OVER or kind.endswith("_tool_result"):
+    if kind in _IGNORED_PARTS or kind.endswith("_tool_result"):
         return None
     raise UnsupportedParameter(
         f"Content of type {kind[:40]!r} at `{where}` cannot be given to Cursor's agent.",
@@ -121,7 +122,7 @@ def _result(part: Mapping[str, Any], where: str) -> ToolResult:
     content = parse_content(part.get("content"), f"{where}.content")
     call_id = part.get("tool_use_id")
     is_error = part.get("is_error") is True
-    return ToolResult(call_id if isinstance(call_id, str) else "", shown(content), is_error)
+    return ToolResult(call_id if isinstance(call_id, str) else "", result_parts(content), is_error)
 
 
 def _anthropic_image(source: object, where: str) -> ImageFile | ImageLink:
@@ -131,8 +132,8 @@ def _anthropic_image(source: object, where: str) -> ImageFile | ImageLink:
     return image(described.get("url"), where)
 
 
-def shown(content: Iterable[Part]) -> tuple[Text | ImageFile | ImageLink, ...]:
-    """What a result may consist of."""
+def result_parts(content: Iterable[Part]) -> tuple[Text | ImageFile | ImageLink, ...]:
+    """The parts of `content` that a tool result may have."""
     return tuple(part for part in content if not isinstance(part, ToolCall | ToolResult))
 
 
@@ -147,14 +148,14 @@ def parse_call(call: Mapping[str, Any], where: str) -> ToolCall:
 
 
 def parse_tools(listed: list[Any]) -> tuple[ToolSpec, ...]:
-    """The client's tools, in each of the forms that clients use. Types that we cannot offer (a
-    provider's own search, say) are left out; the client does not expect to execute them."""
+    """The client's tools, in each of the forms that clients use. Tools of a provider (its own
+    search, say) are left out, since the client cannot execute them."""
     specs = (_tool(tool) for tool in not_too_many(listed) if isinstance(tool, dict))
     return tuple({spec.name: spec for spec in specs if spec is not None}.values())
 
 
 def expect_tools(body: Mapping[str, Any], name: str = "tools") -> list[Any]:
-    """The listed tools, none of them read yet: only so many, and only so large."""
+    """The listed tools, not parsed yet, but checked for their number and size."""
     listed = not_too_many(expect_list(body.get(name) or [], name))
     left = MAX_NODES
     for at, tool in enumerate(listed):
@@ -163,14 +164,14 @@ def expect_tools(body: Mapping[str, Any], name: str = "tools") -> list[Any]:
 
 
 def not_too_many(tools: list[T]) -> list[T]:
-    """Before they are read, which takes seconds for a million, and nobody else is served."""
+    """Checked before they are parsed: a million would block the event loop for seconds."""
     if len(tools) > MAX_TOOLS:
         raise InvalidRequest(f"`tools` may hold {MAX_TOOLS} tools.", param="tools")
     return tools
 
 
 def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
-    """Nested below `function`, or flat with `parameters` or `input_schema`."""
+    """The tool is nested below `function`, or flat with `parameters` or `input_schema`."""
     if tool.get("type") not in _CLIENT_TOOLS:
         return None
     described = tool.get("function", tool)
@@ -189,8 +190,8 @@ def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
 def parse_allowed_tools(
     choice: Mapping[str, Any], where: str, find: Callable[[str], str | None]
 ) -> ToolChoice:
-    """A choice among some of the tools: those that it lists, by the names that `find` knows them
-    under. A provider's own tools are left out here, as they are among the tools."""
+    """A choice among the tools that it lists; `find` gives our name for the client's. A provider's
+    own tools are left out, as in `parse_tools`."""
     kinds: dict[object, Literal["auto", "required"]] = {"auto": "auto", "required": "required"}
     kind = kinds.get(str(choice.get("mode")))
     if kind is None:

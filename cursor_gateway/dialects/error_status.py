@@ -2,7 +2,7 @@
 
 The status says what failed, and the official SDKs have a type for each. But most coding agents
 repeat a 429 or a 5xx for minutes without showing it, each in its own way, and few of them know
-`x-should-retry`. So what is final, and would be repeated, has the status that its client shows.
+`x-should-retry`. So a final failure that a client would repeat gets a status that it shows.
 The figures are in docs/decisions/0015.
 """
 
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from cursor_gateway.errors import GatewayError
 
-# What clients repeat by themselves.
+# Statuses below 500 that clients repeat by themselves.
 _REPEATED = frozenset({408, 409, 429})
-# What no client repeats, in OpenAI's dialects and in Anthropic's: Claude Code sends five more
-# variants of what was a 400, and takes a 403 for a matter of its own sign-in.
+# Statuses that no client repeats, in OpenAI's dialects and in Anthropic's: Claude Code sends five
+# more variants of a request after a 400, and takes a 403 for a problem of its own sign-in.
 SHOWN, SHOWN_IN_MESSAGES = 400, 422
-# A client that was told this often that it is final, and still asks, does not know the header.
+# A client that repeats a final failure this often does not know `x-should-retry`.
 OFTEN = 3
 
 
@@ -29,7 +29,7 @@ class Habit:
 
     clients: str
     user_agent: str
-    # Which statuses they show at once; all others they repeat.
+    # The statuses that they show at once; they repeat all others.
     shows: frozenset[int]
     why: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ HABITS = (
     Habit(
         "Codex",
         r"codex",
-        # At a 426, for its WebSocket, it goes on over HTTP.
+        # Codex tries a WebSocket first, and at a 426 goes on over HTTP.
         frozenset({400, 426}),
         "It repeats everything but a 400 five times, and replaces the text of a 429 or 5xx.",
     ),
@@ -95,20 +95,20 @@ def habit_of(user_agent: str) -> Habit:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ErrorStatus:
     status: int
     headers: Mapping[str, str]
 
 
-def told(error: GatewayError, user_agent: str, *, is_anthropic: bool) -> Told:
-    """How `error` is told to that client."""
-    # Claude Code repeats a 401 for over a minute without a word.
+def status_for(error: GatewayError, user_agent: str, *, is_anthropic: bool) -> ErrorStatus:
+    """The status and headers with which that client gets `error`."""
+    # Claude Code repeats a 401 for over a minute without showing it.
     status = 403 if is_anthropic and error.status == 401 else error.status
     if not error.is_final:
         waits = error.retry_after is not None
-        return Told(status, {"Retry-After": str(error.retry_after)} if waits else {})
+        return ErrorStatus(status, {"Retry-After": str(error.retry_after)} if waits else {})
     habit = habit_of(user_agent)
     is_repeated = status >= 500 or status in _REPEATED
     if status not in habit.shows or (is_repeated and error.repeats >= OFTEN):
         status = SHOWN_IN_MESSAGES if is_anthropic else SHOWN
-    return Told(status, {"x-should-retry": "false", **habit.headers})
+    return ErrorStatus(status, {"x-should-retry": "false", **habit.headers})

@@ -1,4 +1,4 @@
-"""Fields of a request body. Nothing in it can be trusted to have any type."""
+"""Fields of a request body, which may have any type."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def optional_count(body: Mapping[str, Any], name: str) -> int | None:
 
 
 def string_list(value: object, param: str) -> tuple[str, ...]:
-    """One text or several, as stop sequences are given; empty ones mean nothing."""
+    """One text or a list of texts, such as stop sequences; empty texts are dropped."""
     if value is None:
         return ()
     listed = [value] if isinstance(value, str) else expect_list(value, param)
@@ -65,7 +65,7 @@ def string_list(value: object, param: str) -> tuple[str, ...]:
 
 
 def image(url: object, param: str) -> ImageFile | ImageLink:
-    """An image by URL: `data:` is decoded and looked at, a web address stays a link."""
+    """An image by its URL: `data:` is decoded and checked, a web address stays a link."""
     address = expect_string(url, param)
     if address.startswith(("http://", "https://")):
         return ImageLink(address)

@@ -39,13 +39,13 @@ EXAMPLE: Mapping[str, Any] = {
     "messages": [{"role": "user", "content": "Hello"}],
 }
 
-# A model's thoughts carry a signature of the provider's. Nobody checks ours: thoughts that come
-# back in the history are not given to the model again.
+# Anthropic signs a model's thoughts, and clients expect a signature. Nobody checks this one:
+# thoughts in the history are not given to the model again.
 SIGNATURE = "Y3Vyc29yLWdhdGV3YXk="
 
-# Models need fewer tokens than one for three bytes, so a count that errs is too high.
+# Models need less than one token for three bytes, so this count is rather too high than too low.
 _BYTES_PER_TOKEN_AT_LEAST = 3
-# What Anthropic counts for the largest image; a smaller one costs less.
+# Anthropic counts so many tokens for the largest image, and fewer for a smaller one.
 _TOKENS_PER_IMAGE_AT_MOST = 4784
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -64,7 +64,8 @@ _ERROR_TYPES = {
 
 def parse(body: Mapping[str, Any]) -> MessagesExchange:
     if body.get("thread") is not None:
-        # The next request would bring only its new messages. The SDK then sends the whole history.
+        # With a thread, the next request would bring only its new messages. At this error,
+        # Anthropic's SDK sends the whole history.
         raise UnsupportedParameter("No threads are kept: send the whole history.", param="thread")
     turns = parse_messages(body, _turn)
     tools = parse_tools(expect_tools(body))
@@ -86,8 +87,8 @@ def parse(body: Mapping[str, Any]) -> MessagesExchange:
 
 
 def count_tokens(body: Mapping[str, Any], bridged: tuple[ToolSpec, ...] = ()) -> dict[str, Any]:
-    """About how many tokens the conversation has, with the tools that the gateway adds; rather too
-    many than too few."""
+    """An estimate of the conversation's tokens, with the tools that the gateway adds. It is rather
+    too high than too low."""
     conversation = parse(body).conversation
     prompt = render(replace(conversation, tools=conversation.tools + bridged))
     text = -(-len(prompt.text.encode()) // _BYTES_PER_TOKEN_AT_LEAST)
@@ -120,7 +121,7 @@ def _error_type(error: GatewayError, status: int) -> str:
     if status not in (error.status, 403):
         return "invalid_request_error"
     kind = _ERROR_TYPES.get(error.status, "api_error")
-    # Claude Code repeats what is of this type, whatever the status and the headers say.
+    # Claude Code repeats an `overloaded_error`, whatever the status and the headers say.
     is_repeated = kind == "overloaded_error"
     return "api_error" if is_repeated and error.is_final else kind
 
@@ -299,7 +300,7 @@ def _ending(finished: Finished) -> dict[str, Any]:
 
 
 def _usage(usage: Usage | None) -> dict[str, Any]:
-    """Anthropic counts cached input beside `input_tokens`; our vocabulary counts it inside."""
+    """Anthropic counts cached input beside `input_tokens`; `Usage.input` includes it."""
     counted = usage or Usage(0, 0)
     counts: dict[str, Any] = {
         "input_tokens": counted.input - counted.cached,

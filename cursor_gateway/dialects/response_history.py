@@ -1,7 +1,7 @@
-"""Earlier responses that a request refers to. Who keeps them, and for how long, is not known here.
+"""Earlier responses that a request refers to. Where they are stored is not known here.
 
 A record is what one request added: its own input and the response. What came before it is found
-through `previous_response_id`, so that a long conversation is kept once and not once per turn.
+through `previous_response_id`, so that a long conversation is stored once and not once per turn.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from cursor_gateway.errors import PreviousResponseNotFound, ResponseNotFound
 
 
-class Kept(Protocol):
+class StoredResponses(Protocol):
     """Records under the ids of their responses."""
 
     def get(self, response_id: str) -> Any: ...
     def put(self, response_id: str, value: dict[str, Any]) -> None: ...
 
 
-class _NothingKept:
+class _NoneStored:
     def get(self, response_id: str) -> None:
         return None
 
@@ -27,14 +27,14 @@ class _NothingKept:
         pass
 
 
-NOTHING_KEPT = _NothingKept()
+NONE_STORED = _NoneStored()
 
 
-def earlier_items(kept: Kept, response_id: str | None) -> list[Any]:
-    """What was said up to the end of that response. Its instructions are not part of it."""
+def earlier_items(stored: StoredResponses, response_id: str | None) -> list[Any]:
+    """The items of the conversation up to the end of that response, without its instructions."""
     turns: list[list[Any]] = []
     while response_id is not None:
-        record = kept.get(response_id)
+        record = stored.get(response_id)
         if record is None:
             raise PreviousResponseNotFound(
                 f"Previous response with id {response_id[:80]!r} not found.",
@@ -46,7 +46,7 @@ def earlier_items(kept: Kept, response_id: str | None) -> list[Any]:
 
 
 def item_id(prefix: str, answer_id: str, number: int) -> str:
-    """An item's id tells where it is: an `item_reference` holds nothing else."""
+    """An `item_reference` holds only the id of an item, so the id names the item's response."""
     return f"{prefix}_{answer_id}_{number}"
 
 
@@ -62,15 +62,15 @@ def dereferenced(item: Any, get: Callable[[str], Any], where: str) -> Any:
     raise ResponseNotFound(f"Item with id {wanted[:80]!r} not found.", param=where)
 
 
-def find_record(kept: Kept, response_id: str) -> Any:
-    record = kept.get(response_id)
+def find_record(stored: StoredResponses, response_id: str) -> Any:
+    record = stored.get(response_id)
     if record is None:
         raise ResponseNotFound(f"Response with id {response_id[:80]!r} not found.")
     return record
 
 
 def render_input_items(record: Mapping[str, Any], *, ascending: bool) -> dict[str, Any]:
-    """What that request brought, newest first unless asked otherwise; all of it on one page."""
+    """The input of that request on one page, newest first unless `ascending`."""
     answer_id = record["response"]["id"].removeprefix("resp_")
     given = enumerate(record["input"])
     items = [{"id": item_id("in", answer_id, at)} | item for at, item in given]

@@ -1,4 +1,4 @@
-"""What a Responses request holds: items instead of messages, and tools of more kinds."""
+"""The parts of a Responses request: items instead of messages, and more kinds of tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cursor_gateway.dialects.content import (
     parse_allowed_tools,
     parse_content,
     parse_tools,
-    shown,
+    result_parts,
 )
 from cursor_gateway.dialects.fields import expect_list, expect_object, expect_string
 from cursor_gateway.errors import InvalidRequest
@@ -35,7 +35,7 @@ _ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
 }
-# A tool that takes any text has one parameter in our vocabulary.
+# A custom tool takes any text; for the agent it is a tool with this one parameter.
 _FREE_TEXT = {
     "type": "object",
     "properties": {"input": {"type": "string"}},
@@ -45,7 +45,7 @@ _FREE_TEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a tool of ours comes from in the request: its own name, namespace and kind."""
+    """A tool as the request has it: its own name, namespace and kind."""
 
     name: str
     namespace: str | None
@@ -59,7 +59,7 @@ def parse_instructions(instructions: object) -> tuple[Message, ...]:
 
 
 def input_items(given: object) -> list[Any]:
-    """`input` as items, whichever way it was written."""
+    """`input` as items. The request may have one text instead."""
     if isinstance(given, str) and given:
         return [{"type": "message", "role": "user", "content": given}]
     return expect_list(given or [], "input")
@@ -82,9 +82,9 @@ def _item(item: Mapping[str, Any], where: str) -> Message | None:
         return Message("assistant", (_called(item, where),))
     if kind.endswith("_call_output"):
         output = item.get("output")
-        content = shown(parse_content(output, f"{where}.output"))
+        content = result_parts(parse_content(output, f"{where}.output"))
         return Message("user", (ToolResult(str(item.get("call_id")), content),))
-    # Reasoning and what a provider's own tools did: the next turn does not need them.
+    # The next turn does not need reasoning, or what a provider's own tools did.
     return None
 
 
@@ -100,7 +100,7 @@ def _called(item: Mapping[str, Any], where: str) -> ToolCall:
 
 
 def _joined(messages: Iterable[Message]) -> Iterator[Message]:
-    """Items of one turn in one message: what the model said and called belongs together."""
+    """One message for the items of one turn: what the model said belongs to what it called."""
     for is_assistant, turn in groupby(messages, key=lambda message: message.role == "assistant"):
         if is_assistant:
             yield Message("assistant", tuple(part for message in turn for part in message.parts))
@@ -109,7 +109,7 @@ def _joined(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def parse_response_tools(listed: list[Any]) -> tuple[tuple[ToolSpec, ...], dict[str, Origin]]:
-    """Function and custom tools, those of namespaces under a name of both parts."""
+    """Function and custom tools. A tool of a namespace gets the namespace into its name."""
     specs: list[ToolSpec] = []
     origins: dict[str, Origin] = {}
     for tool, namespace in not_too_many(list(_flattened(listed))):
@@ -123,7 +123,7 @@ def parse_response_tools(listed: list[Any]) -> tuple[tuple[ToolSpec, ...], dict[
 
 
 def _grammar(form: object) -> str:
-    """The rule for a custom tool's text, which nobody here can enforce: the model must know it."""
+    """The grammar of a custom tool's text. The gateway cannot enforce it, so the model reads it."""
     if not isinstance(form, dict) or form.get("type") != "grammar":
         return ""
     return f"\n\nThe input must fit this {form.get('syntax')} grammar:\n{form.get('definition')}"
@@ -147,7 +147,7 @@ def parse_tool_choice(choice: object, origins: Mapping[str, Origin]) -> ToolChoi
         return ToolChoice("required")
     if not isinstance(choice, dict):
         return ToolChoice()
-    # Those of namespaces go by their own name, too, where no other tool has it.
+    # A tool of a namespace may be named without it, if no other tool has that name.
     names = {origin.name: name for name, origin in reversed(tuple(origins.items()))}
     names |= {name: name for name in origins}
     if choice.get("type") == "allowed_tools":

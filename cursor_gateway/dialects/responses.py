@@ -1,8 +1,8 @@
 """The OpenAI Responses dialect: Codex, and the newer half of OpenAI's SDKs.
 
-An answer is a list of items (reasoning, message, calls), each announced, filled and closed by typed
-events, all numbered. The encoder builds the items as it writes the events, so that the whole answer
-is at hand for the last one; a whole answer is that last event's `response`.
+An answer is a list of items (reasoning, message, calls). Typed and numbered events announce, fill
+and close each item. The encoder builds the items as it writes the events, since the last event
+holds the whole answer as its `response`; an answer that is not streamed is that `response`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from cursor_gateway.dialects.fields import (
 )
 from cursor_gateway.dialects.openai_errors import render_error
 from cursor_gateway.dialects.response_history import (
-    NOTHING_KEPT,
-    Kept,
+    NONE_STORED,
+    StoredResponses,
     dereferenced,
     earlier_items,
     item_id,
@@ -47,17 +47,17 @@ __all__ = ["EXAMPLE", "PATH", "parse", "render_error"]
 PATH = "/responses"
 EXAMPLE: Mapping[str, Any] = {"input": "Hello"}
 
-# Fields whose loss would change the answer: what they name is kept elsewhere, or cannot be had.
+# Fields that cannot be honoured, and whose loss would change the answer.
 _CANNOT = ("conversation", "prompt", "top_logprobs")
 
 
-def parse(body: Mapping[str, Any], kept: Kept = NOTHING_KEPT) -> ResponsesExchange:
+def parse(body: Mapping[str, Any], stored: StoredResponses = NONE_STORED) -> ResponsesExchange:
     for name in _CANNOT:
         if body.get(name):
             raise UnsupportedParameter(f"`{name}` is not possible here.", param=name)
     previous = _previous(body)
-    # Each response is read once, however many items refer to it.
-    get = cache(kept.get)
+    # Each response is parsed once, however many items refer to it.
+    get = cache(stored.get)
     given = [
         dereferenced(item, get, f"input[{at}]")
         for at, item in enumerate(not_too_long(input_items(body.get("input")), "input"))
@@ -69,7 +69,7 @@ def parse(body: Mapping[str, Any], kept: Kept = NOTHING_KEPT) -> ResponsesExchan
             model=parse_model(body),
             messages=(
                 *parse_instructions(body.get("instructions")),
-                *parse_items(earlier_items(kept, previous), "previous_response_id"),
+                *parse_items(earlier_items(stored, previous), "previous_response_id"),
                 *asked,
             ),
             max_tokens=optional_count(body, "max_output_tokens"),
@@ -86,7 +86,7 @@ def parse(body: Mapping[str, Any], kept: Kept = NOTHING_KEPT) -> ResponsesExchan
             "store": body.get("store") is not False,
         },
         given=given,
-        kept=kept,
+        stored=stored,
     )
 
 
@@ -110,7 +110,7 @@ class ResponsesExchange:
     # Fields of the request that the response repeats.
     echo: Mapping[str, Any]
     given: list[Any]
-    kept: Kept
+    stored: StoredResponses
 
     def encoder(self, answer_id: str, created: int) -> ResponsesEncoder:
         return ResponsesEncoder(answer_id, created, self)
@@ -118,9 +118,9 @@ class ResponsesExchange:
     def fold(self, answer_id: str, created: int) -> ResponsesFold:
         return ResponsesFold(answer_id, created, self)
 
-    def keep(self, response: dict[str, Any]) -> None:
+    def store(self, response: dict[str, Any]) -> None:
         if self.echo["store"]:
-            self.kept.put(response["id"], {"input": self.given, "response": response})
+            self.stored.put(response["id"], {"input": self.given, "response": response})
 
 
 class ResponsesEncoder:
@@ -147,7 +147,7 @@ class ResponsesEncoder:
         }
         self._number = 0
         self._begun = False
-        # The item that is being filled, and its text so far.
+        # The open item, and the pieces of its text so far.
         self._item: dict[str, Any] | None = None
         self._pieces: list[str] = []
 
@@ -172,7 +172,7 @@ class ResponsesEncoder:
         return b"".join(frames)
 
     def fail(self, error: GatewayError, request_id: str) -> bytes:
-        """`response.failed`: Codex loses the text of a bare `error` event."""
+        """An error is `response.failed`: Codex 0.166 loses the text of an `error` event."""
         frames: list[bytes] = []
         self._begin(frames)
         described = {"code": error.code, "message": error.message, "request_id": request_id}
@@ -268,7 +268,7 @@ class ResponsesEncoder:
             self._response["incomplete_details"] = {"reason": "max_output_tokens"}
         self._response["usage"] = _usage(event.usage)
         self._response |= event.extension
-        self._exchange.keep(self._response)
+        self._exchange.store(self._response)
         kind = "response.incomplete" if is_cut else "response.completed"
         self._emit(kind, {"response": self._response}, frames)
 
@@ -287,7 +287,7 @@ class ResponsesEncoder:
 
 
 class ResponsesFold:
-    """The last event of the stream holds the whole answer."""
+    """Collects an answer with the encoder, whose last event holds the whole answer."""
 
     def __init__(self, answer_id: str, created: int, exchange: ResponsesExchange) -> None:
         self._encoder = ResponsesEncoder(answer_id, created, exchange)

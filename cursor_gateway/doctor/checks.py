@@ -144,7 +144,7 @@ async def models(context: DoctorContext) -> Sequence[Finding]:
     found = [Finding("ok", f"{len(listed)} models: {some}, …")]
     for alias, target in context.settings.aliases.items():
         try:
-            resolve(target, listed, {})
+            resolve(target, listed, {}, MODEL_FAMILIES)
         except ModelNotFound as error:
             why, fix = (
                 f"Who asks for {alias!r} gets an error.",

@@ -1,8 +1,8 @@
 """The journal's file: a JSON object per line, in a few files of bounded size.
 
-Lines are written by a thread of their own, so that a slow disk delays nobody, and one that fails
-costs only the lines. Several gateways may share the files: lines are written whole, under a lock,
-and whoever finds that the file was moved away meanwhile opens the new one.
+A thread writes the lines, so that a slow disk delays no request, and a failing one costs only the
+lines. Several gateways may share the files: each line is written whole, under a lock, and a gateway
+that finds its file renamed by another opens the new one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ log = logging.getLogger(__name__)
 
 NAME = "journal.jsonl"
 FILES = 5
-# Records that may wait for a disk that does not answer.
+# How many records may wait for a disk that does not answer.
 MAX_WAITING = 1000
-# A busy gateway's records are written together. A moment's delay spares it most of the work.
+# The writer waits so long for more records, and writes them together: that saves a busy gateway
+# most of the work.
 TOGETHER_SECONDS = 0.05
-# How long the end of the gateway may wait for it.
+# How long the gateway waits for the writer when it ends.
 CLOSE_SECONDS = 2.0
-# What makes a line's object, for the writer to call.
+# Makes the object of a line; the writer calls it.
 Entry = Callable[[], Mapping[str, Any]]
 _LINE = orjson.OPT_APPEND_NEWLINE
 
@@ -44,15 +45,15 @@ class JournalFile:
         self._waiting: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._is_failing = False
-        self._has_told_fault = False
+        self._has_logged_problem = False
         self.lost = 0
 
     def write(self, entry: Entry) -> None:
-        """Soon, and without waiting for it; so soon is it made, too."""
+        """Write an entry soon. The caller does not wait; the writer's thread calls `entry`, too."""
         if not self._bytes_per_file:
             return
         if self._writer is None:
-            # A daemon: not even a disk that hangs for ever may keep the program from ending.
+            # A daemon thread cannot keep the program from ending, even if the disk hangs for ever.
             self._writer = threading.Thread(target=self._work, name="journal", daemon=True)
             self._writer.start()
         if self._waiting.qsize() < MAX_WAITING:
@@ -66,7 +67,7 @@ class JournalFile:
             self._writer.join(CLOSE_SECONDS)
 
     def _work(self) -> None:
-        """Whatever one record or the disk does to it, it goes on with the next ones."""
+        """Write entries until the end. A failure costs only the entries at hand."""
         while entries := self._next_entries():
             lines = list(filter(None, map(self._line, entries)))
             try:
@@ -79,7 +80,7 @@ class JournalFile:
                 self._is_failing = True
 
     def _next_entries(self) -> list[Entry]:
-        """Those that come now and in a moment; none at the end."""
+        """The entries that come now and within a moment; none at the end."""
         entries = [self._waiting.get()]
         if entries[0] is not None:
             time.sleep(TOGETHER_SECONDS)
@@ -90,14 +91,14 @@ class JournalFile:
         return [entry for entry in entries if entry is not None]
 
     def _line(self, entry: Entry) -> bytes:
-        """Nothing where the record cannot be written as JSON."""
+        """The line of an entry; empty if it cannot be written as JSON."""
         try:
             return orjson.dumps(entry(), option=_LINE)
         except Exception:
             self.lost += 1
-            if not self._has_told_fault:
+            if not self._has_logged_problem:
                 log.exception("a record is missing in the journal, as it cannot be written as JSON")
-            self._has_told_fault = True
+            self._has_logged_problem = True
             return b""
 
     def _append(self, lines: list[bytes]) -> None:
@@ -106,7 +107,7 @@ class JournalFile:
             lines = lines[self._appended(lines) :]
 
     def _appended(self, lines: list[bytes]) -> int:
-        """How many of them; none where another file is the journal by now."""
+        """How many lines were written; none if the file was renamed meanwhile."""
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -119,7 +120,7 @@ class JournalFile:
                 self._rotate()
             data = b"".join(lines[:fitting])
             if os.write(fd, data) < len(data):
-                # Half a line would spoil the next one, too.
+                # Half a line would make the next one unreadable, too.
                 os.ftruncate(fd, opened.st_size)
                 raise OSError("no space left")
         finally:
@@ -134,7 +135,7 @@ class JournalFile:
 
 
 def entries(folder: Path, *, follow: bool = False) -> Iterator[dict[str, Any] | None]:
-    """What was written, oldest first. With `follow` it never ends: None means nothing new yet."""
+    """All entries, oldest first. With `follow` this never ends: None means that nothing is new."""
     with ExitStack() as open_files:
         files = [open_files.enter_context(file) for file in _opened(folder)]
         for file in files:
@@ -146,7 +147,7 @@ def entries(folder: Path, *, follow: bool = False) -> Iterator[dict[str, Any] | 
             if newest is not None:
                 yield from _parsed(newest)
             if current and (newest is None or os.fstat(newest.fileno()).st_ino != current):
-                # Another has taken its place; of the old one all is read.
+                # A new file has taken its place, and the old one was read to its end.
                 open_files.close()
                 newest = None
                 with suppress(FileNotFoundError):
@@ -155,7 +156,8 @@ def entries(folder: Path, *, follow: bool = False) -> Iterator[dict[str, Any] | 
 
 
 def _opened(folder: Path) -> list[BinaryIO]:
-    """From the newest on, so that one that is moved meanwhile is met twice rather than never."""
+    """The files, opened from the newest on: one that is renamed meanwhile is found twice rather
+    than never."""
     opened: dict[int, BinaryIO] = {}
     for path in _paths(folder):
         with suppress(FileNotFoundError):
@@ -168,7 +170,7 @@ def _opened(folder: Path) -> list[BinaryIO]:
 def _parsed(file: BinaryIO) -> Iterator[dict[str, Any]]:
     while line := file.readline():
         if not line.endswith(b"\n"):
-            file.seek(-len(line), os.SEEK_CUR)  # its end is still to come
+            file.seek(-len(line), os.SEEK_CUR)  # its end is not written yet
             return
         with suppress(orjson.JSONDecodeError):
             entry = orjson.loads(line)
@@ -177,7 +179,7 @@ def _parsed(file: BinaryIO) -> Iterator[dict[str, Any]]:
 
 
 def _paths(folder: Path) -> list[Path]:
-    """The newest first."""
+    """The paths of all files, the newest first."""
     return [folder / NAME, *(folder / f"{NAME}.{number}" for number in range(1, FILES))]
 
 

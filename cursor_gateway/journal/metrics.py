@@ -1,4 +1,4 @@
-"""What is counted, and how Prometheus reads it: its text format, version 0.0.4."""
+"""Metrics, and how Prometheus reads them: its text format, version 0.0.4."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ FAMILIES: Mapping[str, Family] = {
 
 BUCKETS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 900, 3600)
 Labels = tuple[str, ...]
-# A value, or one for the values of each label.
+# A value, or a value for each combination of labels.
 Given = float | Mapping[Labels, float]
 
 
@@ -88,7 +88,7 @@ class Metrics:
         self._histograms[name, labels].observe(seconds)
 
     def text(self, given: Mapping[str, Given]) -> str:
-        """All of it; what is not counted here is `given`."""
+        """All metrics; `given` has the values that are not counted here."""
         lines: list[str] = []
         for name, family in FAMILIES.items():
             lines += (
@@ -141,5 +141,5 @@ def _sample(name: str, names: Labels, labels: Labels, value: float) -> str:
 
 
 def _escaped(label: str) -> str:
-    """Most labels are ours or checked, but what an MCP server is called is up to the user."""
+    """Most labels are ours or were checked, but the user names the MCP servers."""
     return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,4 +1,5 @@
-"""Journal: the records of one gateway. The last ones in memory, all of them in a file, and sums."""
+"""Journal: the records of one gateway. The last ones are in memory, all are in a file, and
+counted."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from cursor_gateway.settings import Settings
 log = logging.getLogger(__name__)
 
 RECENT = 500
-# Of the recent ones, how many keep what was asked and answered.
+# How many of the recent records hold what was asked and answered.
 RECENT_WITH_WORDS = 50
 
 # While the CLI lists no models, any name may be asked for; not each shall be a series of its own.
@@ -26,7 +27,7 @@ MAX_MODELS = 100
 
 
 class Journal:
-    """The records of one gateway: the running ones, the recent ones, their sums, their file."""
+    """The records of one gateway: the running ones, the recent ones, their metrics, their file."""
 
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
         self._records_words = settings.record_prompts
@@ -41,8 +42,8 @@ class Journal:
         self._logs_timing = settings.timing
 
     @contextmanager
-    def keeping(self, record: Record) -> Iterator[None]:
-        """Around a request, if it is one that is answered by an agent."""
+    def recording(self, record: Record) -> Iterator[None]:
+        """A context around a request. Only requests that an agent answers are recorded."""
         if not record.dialect:
             yield
             return
@@ -57,8 +58,8 @@ class Journal:
             if self._logs_timing:
                 _log_timing(record)
             try:
-                self._keep(record)
-            except Exception:  # the answer is as good as it was
+                self._store(record)
+            except Exception:  # the journal's failure must not spoil the answer
                 log.exception("a request is missing in the journal")
 
     def _keep(self, record: Record) -> None:
@@ -113,7 +114,7 @@ class Journal:
             record.asked = body[:WORDS_KEPT].decode("utf-8", "replace")
 
     def listed(self) -> Iterator[Record]:
-        """The newest first, and before them those that are still running."""
+        """The running records, then the recent ones, each with the newest first."""
         yield from reversed(self._running)
         yield from reversed(self._recent)
 
@@ -137,7 +138,7 @@ def _log_timing(record: Record) -> None:
 
 
 def reason_of(exit_code: int) -> str:
-    """Why an agent left. Programs that handle a signal leave with 128 and its number."""
+    """Why an agent exited. A program that handles a signal exits with 128 plus its number."""
     number = -exit_code if exit_code < 0 else exit_code - 128
     if number in (signal.SIGTERM, signal.SIGINT):
         return "stopped"

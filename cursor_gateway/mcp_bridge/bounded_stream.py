@@ -1,8 +1,8 @@
-"""The line to one MCP server: what its transport and its connection know of each other, and how
-much of what the server sends gets to `mcp`.
+"""The stream of one MCP server: the state that its transport and its connection share, and limits
+on what reaches `mcp`.
 
-That library believes what a server says. So no message is parsed that would take long to parse, and
-none reaches it that would keep it busy.
+That library trusts the server. So no message is parsed that would take long to parse, and none
+reaches the library that would keep it busy.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mcp.shared.message import SessionMessage
 from cursor_gateway.mcp_bridge.intake import MAX_PARTS, has_too_many_parts, trim_tools
 from cursor_gateway.mcp_bridge.message_meter import MessageMeter
 
-# A screenshot is a few megabytes in base64; nothing that fits a conversation is longer. The list of
-# two thousand tools is a hundred thousand values; so many more take half a second in all.
+# A screenshot is a few megabytes in base64; nothing that fits a conversation is longer. A list of
+# two thousand tools has a hundred thousand values; four times as many take half a second.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_MESSAGE_VALUES = 400_000
-# Messages that answer nothing. More than anybody can use; the rest waits at the server.
-UNASKED_PER_SECOND = 500
-# Answers of ours that a server does not take. Then it gets no more of them.
+# Messages that answer no request of ours. The server has to wait with more than these.
+UNSOLICITED_PER_SECOND = 500
+# A server that has not read so many of our answers gets no more of them.
 MAX_UNSENT = 100
 
 
@@ -39,11 +39,11 @@ class ConnectionLost(Exception):
 
 
 class AnswerRefused(Exception):
-    """The server is there, but what it sent cannot be taken; the text says why."""
+    """The server is there, but its answer was refused; the text says why."""
 
 
 class Pace:
-    """Lets so many pass in a second, and has the others wait."""
+    """Lets a number of steps pass in each second; more steps have to wait."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
@@ -60,31 +60,34 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Line:
+class TransportState:
+    """What the transport tells the connection."""
+
+    # Why the connection was lost; empty while it stands.
     lost: str = ""
-    # The first line that was no message, for people whose server prints a banner.
+    # The first line that was no message, for users whose server prints a banner.
     garbage: str = ""
-    # The last HTTP status that was none of success.
+    # The last HTTP status, if it was an error.
     status: int = 0
-    # A dead line, or a list of tools that changed.
-    stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    # Wakes the connection: it was lost, its tools have changed, or a call has failed.
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
     changed: bool = False
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    unasked: Pace = field(default_factory=lambda: Pace(UNASKED_PER_SECOND))
+    unsolicited: Pace = field(default_factory=lambda: Pace(UNSOLICITED_PER_SECOND))
 
     def lose(self, why: str) -> None:
         self.lost = self.lost or why
         self.gone.set()
-        self.stirred.set()
+        self.wake.set()
 
 
 @asynccontextmanager
 async def guarded(
-    transport: AbstractAsyncContextManager[Any], line: Line
+    transport: AbstractAsyncContextManager[Any], state: TransportState
 ) -> AsyncIterator[tuple[_Incoming, _Outgoing]]:
     async with transport as (incoming, outgoing):
         sent = _Outgoing(outgoing)
-        yield _Incoming(incoming, line, sent), sent
+        yield _Incoming(incoming, state, sent), sent
 
 
 class _Stream:
@@ -121,38 +124,40 @@ class _Outgoing(_Stream):
             self.unsent -= 1
 
 
-_NOTHING = types.JSONRPCNotification(jsonrpc="2.0", method="")
+_EMPTY_MESSAGE = types.JSONRPCNotification(jsonrpc="2.0", method="")
 
 
 class _Incoming(_Stream):
-    def __init__(self, stream: Any, line: Line, sent: _Outgoing) -> None:
+    def __init__(self, stream: Any, state: TransportState, sent: _Outgoing) -> None:
         super().__init__(stream)
-        self._line = line
+        self._state = state
         self._sent = sent
-        self._answer = SessionMessage(_NOTHING)
+        self._answer = SessionMessage(_EMPTY_MESSAGE)
 
     def __aiter__(self) -> _Incoming:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        # Whoever asks for the next has dealt with the last one, but goes on holding it while there
-        # is none: megabytes, perhaps for days.
-        self._answer.message = _NOTHING
-        while (item := await self._taken(await anext(self._stream))) is None:
+        # `mcp` has handled the last message when it asks for the next one, but holds it while it
+        # waits: megabytes, perhaps for days.
+        self._answer.message = _EMPTY_MESSAGE
+        while (item := await self._accepted(await anext(self._stream))) is None:
             pass
         return item
 
     async def receive(self) -> SessionMessage | Exception:
         return await anext(self)
 
-    async def _taken(self, item: SessionMessage | Exception) -> SessionMessage | Exception | None:
+    async def _accepted(
+        self, item: SessionMessage | Exception
+    ) -> SessionMessage | Exception | None:
         message = None if isinstance(item, Exception) else item.message
         if isinstance(message, types.JSONRPCResponse):
             self._answer = SessionMessage(_answer(message))
             return self._answer
         if not isinstance(message, types.JSONRPCError):
-            await self._line.unasked.step()
-        # Each would become a task that waits to send its answer.
+            await self._state.unsolicited.step()
+        # `mcp` would start a task for each request, which waits to send its answer.
         if isinstance(message, types.JSONRPCRequest) and self._sent.unsent > MAX_UNSENT:
             return None
         return item

@@ -1,4 +1,4 @@
-"""The MCP bridge: the tools of all MCP servers of the user's, under the names the model knows."""
+"""The MCP bridge: the tools of all MCP servers of the user, under the names that models see."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLOSE_ROUND = 1.0
 class BridgedTool:
     spec: ToolSpec
     server: McpServer
-    # What its server calls it.
+    # The tool's name on its server.
     name: str
 
     def as_json(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Bridge:
         self._children = children
         self._selection = Selection(settings.mcp_allow, settings.mcp_deny)
         self._starting: asyncio.Task[None] | None = None
-        # By their part of the tools' names.
+        # The server's part of its tools' names -> the server.
         self._servers: dict[str, McpServer] = {}
         self._tools: dict[str, BridgedTool] = {}
         self.warnings: tuple[ConfigWarning, ...] = ()
@@ -68,7 +68,7 @@ class Bridge:
             self._starting = in_background(self._start(only), "the start of the MCP servers")
 
     async def settled(self) -> None:
-        """Until each server is connected or has failed once."""
+        """Wait until each server is connected or has failed once."""
         if self._starting is not None:
             await self._starting
         await asyncio.gather(*(server.tried.wait() for server in self._servers.values()))
@@ -76,14 +76,14 @@ class Bridge:
     async def close(self) -> None:
         tasks = {server.task for server in self._servers.values() if server.task is not None}
         tasks |= {self._starting} if self._starting is not None else set()
-        # A farewell across a network that is gone is cut short by the next round.
+        # A task may still wait for a network that is gone; the next round cancels that wait, too.
         for _ in range(CLOSE_ROUNDS):
             for task in tasks:
                 task.cancel()
             if tasks:
                 _, tasks = await asyncio.wait(tasks, timeout=CLOSE_ROUND)
         if tasks:
-            log.warning("%d connections to MCP servers do not close", len(tasks))
+            log.warning("%d connections to MCP servers did not close in time", len(tasks))
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -93,12 +93,12 @@ class Bridge:
         return name in self._tools
 
     def knows(self, name: str) -> bool:
-        """Whether it is a tool, or may be one of a server that is not connected now."""
+        """Whether `name` is a tool, or may be one of a server that is not connected now."""
         absent = (part for part, server in self._servers.items() if not server.is_connected)
         return self.owns(name) or any(name.startswith(f"mcp__{part}__") for part in absent)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The result in MCP's own shape; what goes wrong is a result, too. May be cancelled."""
+        """The result in MCP's own shape. A failure is a result, too."""
         tool = self._tools.get(name)
         if tool is None:
             return failure(f"There is no tool {name!r}, or its MCP server is not connected.")
@@ -108,7 +108,7 @@ class Bridge:
         return result
 
     async def answer(self, call: ToolCall) -> ToolResult:
-        """What the model is told about a call that it made."""
+        """The result that the model gets for its call."""
         try:
             arguments = orjson.loads(call.arguments or "{}")
         except orjson.JSONDecodeError:
@@ -128,7 +128,7 @@ class Bridge:
         }
 
     def state(self) -> list[dict[str, Any]]:
-        """Each server, with what it last failed of."""
+        """Each server, with the reason of its last failure."""
         return [server.as_json() for server in self._servers.values()]
 
     def listing(self) -> list[dict[str, Any]]:
@@ -156,18 +156,18 @@ class Bridge:
         parts = server_parts(config.name for config in wanted)
         self._servers = {
             parts[config.name]: McpServer(
-                config, self._settings, self._env, self._children, self._recount
+                config, self._settings, self._env, self._children, self._list_tools
             )
             for config in wanted
             if only in (None, config.name)
         }
         if self._servers:
-            # In a thread: its second of work would be a second of silence for every client.
+            # The import takes a second, in which the event loop would serve no client.
             await asyncio.to_thread(importlib.import_module, "cursor_gateway.mcp_bridge.connection")
         for server in self._servers.values():
             server.start()
 
-    def _recount(self) -> None:
+    def _list_tools(self) -> None:
         self._tools = {
             bridged.spec.name: bridged
             for part, server in self._servers.items()
@@ -183,7 +183,7 @@ class Bridge:
 
 
 def _secrets(config: Server) -> Iterator[str]:
-    """What is secret wherever it turns up."""
+    """The values of a server's configuration that no log and no error may show."""
     if isinstance(config, LocalServer):
         yield from named_secrets(config.environment)
     else:

@@ -1,7 +1,7 @@
-"""MCP servers as people write them down: the texts of configuration files in, servers out.
+"""MCP servers as users configure them: the texts of configuration files in, servers out.
 
-OpenCode has `mcp` (in its second version with `servers` below it), everybody else `mcpServers`.
-What is wrong with one entry costs that entry and one warning, which names the file and the key.
+OpenCode has `mcp` (version 2 has `servers` below it), all other programs have `mcpServers`. An
+invalid entry is left out, with a warning that names the file and the key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REMOTE_TYPES: Mapping[str, Transport] = {
     "streamableHttp": "http",
     "sse": "sse",
 }
-# Ten years: what is longer is no time-out, and may be no number that can be counted with.
+# Ten years. A longer value is no timeout, and may not even be finite.
 _LONGEST_MS = 10 * 365 * 86_400_000
 _PARTS_OF_QUERIES = re.compile(r"[?&=]")
 _LOCAL_TYPES = frozenset({"local", "stdio"})
@@ -43,11 +43,11 @@ class LocalServer:
     """A program that is started and spoken to through its stdin and stdout."""
 
     name: str
-    # The file that describes it.
+    # The file in which it is configured.
     origin: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
-    # Empty for the project's own.
+    # The working directory; empty for the project's.
     directory: str = ""
     # Seconds that one request may take; None for the gateway's own limit.
     timeout: float | None = None
@@ -68,7 +68,7 @@ class RemoteServer:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        # Keys travel in the address, too, and in each header behind a word such as `Bearer`.
+        # Keys are also part of the address, and of headers after a word such as `Bearer`.
         words = (word for value in self.headers.values() for word in value.split())
         return (*words, *_PARTS_OF_QUERIES.split(self.url)[1:])
 
@@ -106,7 +106,7 @@ class Selection:
         return not _matches(self.deny, names) and (not self.allow or _matches(self.allow, names))
 
     def wants(self, server: str) -> bool:
-        """Whether any tool of `server` can be allowed: else it is not even started."""
+        """Whether any tool of `server` can be allowed. If not, the server is not started."""
         # A server's own name may have a slash in it.
         servers = (*self.allow, *(entry.rpartition("/")[0] for entry in self.allow))
         denied = _matches(self.deny, (server, f"{server}/"))
@@ -118,7 +118,7 @@ def _matches(patterns: Sequence[str], names: Sequence[str]) -> bool:
 
 
 class _Bad(Exception):
-    """What is wrong with an entry."""
+    """An entry is invalid; the text says why."""
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class _Entry:
     section: str
     name: str
     fields: dict[str, Any]
-    # Another file that changes some of its fields.
+    # Another file that overrides some of its fields.
     changed_in: str = ""
 
     def warning(self, what: str) -> ConfigWarning:
@@ -138,7 +138,7 @@ class _Entry:
 def parse(
     files: Sequence[ConfigFile], env: Mapping[str, str], read: Callable[[str, str], str]
 ) -> Configured:
-    """The servers of `files`, of which a later one overrides the earlier.
+    """The servers of `files`. A later file overrides the earlier ones.
 
     `read(path, named)` is the text of the file that the configuration file at `path` names.
     """
@@ -194,7 +194,8 @@ def _sections(document: object) -> Iterator[tuple[str, object]]:
 
 
 def _overriding(entry: _Entry, earlier: _Entry | None) -> _Entry:
-    """A project may switch a server of the user's on or off without describing it again."""
+    """Merge an entry without `command` or `url` into the earlier one: a project may switch a server
+    of the user on or off without describing it again."""
     if earlier is None or entry.fields.keys() & {"command", "url"}:
         return entry
     fields = earlier.fields | entry.fields
@@ -254,7 +255,7 @@ def _as_text(value: str | int | float) -> str:
 
 
 def _timeout(value: object) -> float | None:
-    """Milliseconds, as OpenCode counts; its second version has several of them."""
+    """Seconds. The file has milliseconds, as OpenCode does; its version 2 has several timeouts."""
     if isinstance(value, dict):
         value = value.get("request")
     if value is None:

@@ -24,7 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from cursor_gateway import __version__
-from cursor_gateway.mcp_bridge.bounded_stream import ConnectionLost, Line, guarded
+from cursor_gateway.mcp_bridge.bounded_stream import ConnectionLost, TransportState, guarded
 from cursor_gateway.mcp_bridge.config import LocalServer, RemoteServer, Server
 from cursor_gateway.mcp_bridge.http import asking, sse, streamable_http
 from cursor_gateway.mcp_bridge.intake import MAX_TOOLS, RemoteTool, ToolList, usable
@@ -33,19 +33,19 @@ from cursor_gateway.processes.children import Children
 
 Mode = Literal["legacy", "auto"]
 
-# Lists that never end, by mistake or not.
+# A server may page its list without end, by mistake or not.
 MAX_PAGES = 100
-# A dead stdio server is noticed at once; of one across HTTP nothing is heard, so it is asked.
+# A dead stdio server is noticed at once. One across HTTP is not, so the gateway asks it.
 CHECK_EVERY = 10.0
 CHECK_TIMEOUT = 10.0
 
 
 class Connection:
     def __init__(
-        self, client: Client, line: Line, check_every: float | None, is_modern: bool
+        self, client: Client, state: TransportState, check_every: float | None, is_modern: bool
     ) -> None:
         self._client = client
-        self._line = line
+        self._state = state
         self._check_every = check_every
         self._is_modern = is_modern
 
@@ -78,7 +78,7 @@ class Connection:
     async def call(
         self, tool: str, arguments: Mapping[str, Any], progressed: Callable[[], None]
     ) -> dict[str, Any]:
-        """The result in MCP's own shape. Raises where there is none."""
+        """The result in MCP's own shape. Raises if there is none."""
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             progressed()
@@ -95,25 +95,26 @@ class Connection:
         still there. Raises `ConnectionLost` when it is not."""
         try:
             async with asyncio.timeout(self._check_every):
-                await self._line.stirred.wait()
+                await self._state.wake.wait()
         except TimeoutError:
             pass
-        self._line.stirred.clear()
-        if self._line.lost:
-            raise ConnectionLost(self._line.lost)
-        changed, self._line.changed = self._line.changed, False
-        # The stateless protocol has no ping, and no word about changes for who does not listen:
-        # asking for the tools is both.
+        self._state.wake.clear()
+        if self._state.lost:
+            raise ConnectionLost(self._state.lost)
+        changed, self._state.changed = self._state.changed, False
+        # The stateless protocol has no ping, and reports changes only to clients that listen. To
+        # list the tools does both.
         return changed or self._is_modern
 
     async def rest(self, seconds: float) -> None:
-        """Let it be for so long, unless it is lost before."""
+        """Wait so long before the next question, or until the connection is lost."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._line.gone.wait()
+                await self._state.gone.wait()
 
     async def check(self) -> None:
-        """Raises where a server across HTTP is gone; of the others we would have heard."""
+        """Ping a server across HTTP. Raises if it is gone; of other servers the transport knows
+        it."""
         if self._check_every is not None:
             with self._question():
                 async with asyncio.timeout(CHECK_TIMEOUT):
@@ -121,20 +122,20 @@ class Connection:
 
     @contextmanager
     def _question(self) -> Iterator[None]:
-        """What is asked inside fails with what the transport knows of the reason."""
+        """Requests within this fail with the reason that the transport knows."""
         with asking() as question:
             try:
                 yield
             except MCPError as error:
                 if question.failure is not None:
                     raise question.failure from error
-                if self._line.lost:
-                    raise ConnectionLost(self._line.lost) from error
+                if self._state.lost:
+                    raise ConnectionLost(self._state.lost) from error
                 raise
 
-    def doubt(self) -> None:
-        """Something went wrong: look at once whether the server is still there."""
-        self._line.stirred.set()
+    def check_soon(self) -> None:
+        """A call has failed: check at once whether the server is still there."""
+        self._state.wake.set()
 
 
 def _remote_tool(tool: types.Tool) -> RemoteTool:
@@ -145,64 +146,68 @@ def _remote_tool(tool: types.Tool) -> RemoteTool:
 async def connected(
     server: Server, launch: Launch, children: Children, within: float
 ) -> AsyncIterator[Connection]:
-    """A connection that is ready for calls. To be left by the task that entered it."""
+    """A connection that is ready for calls. The task that enters this context must also leave
+    it."""
     async with AsyncExitStack() as stack:
-        line = Line()
+        state = TransportState()
         try:
             async with asyncio.timeout(within):
-                client = await _first_that_works(stack, server, line, launch, children)
+                client = await _first_that_works(stack, server, state, launch, children)
         except TimeoutError:
-            raise ConnectionLost(_not_ready(line, within)) from None
+            raise ConnectionLost(_not_ready(state, within)) from None
         is_modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
         is_silent = is_modern or isinstance(server, RemoteServer)
-        yield Connection(client, line, CHECK_EVERY if is_silent else None, is_modern)
+        yield Connection(client, state, CHECK_EVERY if is_silent else None, is_modern)
 
 
-def _not_ready(line: Line, within: float) -> str:
-    said = f"; it wrote {line.garbage!r}, which is no MCP message" if line.garbage else ""
+def _not_ready(state: TransportState, within: float) -> str:
+    said = f"; it wrote {state.garbage!r}, which is no MCP message" if state.garbage else ""
     return f"not ready within {within:g} s{said}"
 
 
 async def _first_that_works(
     stack: AsyncExitStack,
     server: Server,
-    line: Line,
+    state: TransportState,
     launch: Launch,
     children: Children,
 ) -> Client:
     first: Exception | None = None
-    for transport, mode in _ways(server, line, launch, children):
+    for transport, mode in _ways(server, state, launch, children):
         try:
-            return await stack.enter_async_context(_client(guarded(transport, line), mode, line))
+            return await stack.enter_async_context(_client(guarded(transport, state), mode, state))
         except Exception as error:
             first = first or error
-            if not _has_answered(error, line):
+            if not _has_answered(error, state):
                 break
     assert first is not None
-    raise ConnectionLost(line.lost or reason(first, line.status)) from first
+    raise ConnectionLost(state.lost or reason(first, state.status)) from first
 
 
 def _ways(
-    server: Server, line: Line, launch: Launch, children: Children
+    server: Server, state: TransportState, launch: Launch, children: Children
 ) -> Iterator[tuple[AbstractAsyncContextManager[Any], Mode]]:
-    """The old handshake comes first: servers exist that end when anything else does. The probe for
-    the stateless protocol follows where it was refused, and SSE where there is no such thing."""
+    """The old handshake comes first, because some servers exit at any other first message. The
+    probe for the stateless protocol follows if the server refused the handshake, and SSE follows if
+    it does not know streamable HTTP."""
     if isinstance(server, LocalServer):
-        yield stdio(server, line, launch, children), "legacy"
-        yield stdio(server, line, launch, children), "auto"
+        yield stdio(server, state, launch, children), "legacy"
+        yield stdio(server, state, launch, children), "auto"
         return
     if server.transport != "sse":
-        yield streamable_http(server, line), "legacy"
-        yield streamable_http(server, line), "auto"
+        yield streamable_http(server, state), "legacy"
+        yield streamable_http(server, state), "auto"
     if server.transport != "http":
-        yield sse(server, line), "legacy"
+        yield sse(server, state), "legacy"
 
 
-def _client(transport: AbstractAsyncContextManager[Any], mode: Mode, line: Line) -> Client:
+def _client(
+    transport: AbstractAsyncContextManager[Any], mode: Mode, state: TransportState
+) -> Client:
     async def on_message(message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            line.changed = True
-            line.stirred.set()
+            state.changed = True
+            state.wake.set()
 
     return Client(
         transport,
@@ -212,16 +217,16 @@ def _client(transport: AbstractAsyncContextManager[Any], mode: Mode, line: Line)
     )
 
 
-def _has_answered(error: Exception, line: Line) -> bool:
-    """Whether somebody is there who may answer to something else."""
-    if line.lost or line.status in (401, 403):
+def _has_answered(error: Exception, state: TransportState) -> bool:
+    """Whether the server has answered, so that another way may work."""
+    if state.lost or state.status in (401, 403):
         return False
     found = _innermost(error)
     return isinstance(found, MCPError) and found.code != types.CONNECTION_CLOSED
 
 
 def reason(error: BaseException, status: int = 0) -> str:
-    """Why something failed, in one line for people."""
+    """Why something failed, in one line for users."""
     found = _innermost(error)
     if isinstance(found, httpx2.HTTPStatusError):
         status = found.response.status_code

@@ -1,4 +1,5 @@
-"""Where MCP servers are written down: OpenCode's files, and others' where the user asks for it."""
+"""The files that configure MCP servers: OpenCode's, and those of other programs if a setting asks
+for them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _NAMES = ("opencode.json", "opencode.jsonc")
 
 
 def read_configuration(settings: Settings, env: Mapping[str, str]) -> Configured:
-    """All servers that the user and the project name."""
+    """All servers that the user and the project have configured."""
     files: list[ConfigFile] = []
     warnings: list[ConfigWarning] = []
     for path, is_opencode in _candidates(settings, env):
@@ -69,7 +70,8 @@ def _project_folders(project: Path) -> list[Path]:
 
 
 def _own_text(path: Path) -> str:
-    """Commands stand in these files: one that another user put above ours must not be run."""
+    """These files hold commands, and another user may have put one into a parent folder. The
+    gateway runs only commands of its own user and of root."""
     owner = path.stat().st_uid
     if owner not in (os.getuid(), 0):
         raise PermissionError("it belongs to another user, so its commands are not run")

@@ -1,9 +1,9 @@
 """Remote MCP servers: across HTTP, by one of two transports.
 
-Whatever they send is bounded: no message is larger than `Line` allows, none is compressed, and no
-answer goes on after the question it belongs to is over.
+What they send is bounded: no message is larger than `bounded_stream` allows, none is compressed,
+and no answer goes on after its question is over.
 
-The transport for the older SSE is our own, because that of `mcp` takes no answers above 1 MB.
+The transport for the older SSE is our own, because that of `mcp` accepts no answer above 1 MB.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from mcp.shared.message import SessionMessage
 from cursor_gateway.mcp_bridge.bounded_stream import (
     AnswerRefused,
     ConnectionLost,
-    Line,
     Pace,
+    TransportState,
     meter,
 )
 from cursor_gateway.mcp_bridge.config import RemoteServer
@@ -36,20 +36,20 @@ from cursor_gateway.mcp_bridge.message_meter import EVENTS, WHOLE, MessageMeter,
 T = TypeVar("T")
 
 HTTP_TIMEOUT = 30.0
-# A server may ask us to listen anew at once, again and again.
+# A server may make `mcp` open its stream of events again and again.
 LISTENS_PER_SECOND = 5
-# How long we wait for a server to hear that we leave.
-FAREWELL = 2.0
-# Reading all certificates takes a fifth of a second: here, in the thread that imports this.
+# How long the gateway waits for the answer to the DELETE that ends a session.
+DELETE_SECONDS = 2.0
+# To read all certificates takes a fifth of a second: it is done in the thread that imports this.
 _TLS = httpx2.create_ssl_context()
 _asking: ContextVar[Question | None] = ContextVar("asking", default=None)
 
 
 class Question:
-    """One question to a server, and all that is sent back to it."""
+    """One question to a server, and everything that the server sends back for it."""
 
     def __init__(self) -> None:
-        # Why there is no answer, as far as the transport knows.
+        # Why there is no answer, if the transport knows it.
         self.failure: Exception | None = None
         self.is_over = False
         self._waits: set[anyio.CancelScope] = set()
@@ -60,7 +60,7 @@ class Question:
             wait.cancel()
 
     async def unless_over(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """What `work` brings; None once the question is over."""
+        """The result of `work`; None once the question is over."""
         if self.is_over:
             return None
         with anyio.CancelScope() as wait:
@@ -74,8 +74,8 @@ class Question:
 
 @contextmanager
 def asking() -> Iterator[Question]:
-    """What is sent inside is one question. `mcp` sends it from a task of its own, but in the
-    context of who asked."""
+    """All requests that are sent within this are one question. `mcp` sends them from a task of its
+    own, but in the context of the caller."""
     question = Question()
     token = _asking.set(question)
     try:
@@ -86,24 +86,24 @@ def asking() -> Iterator[Question]:
 
 
 @asynccontextmanager
-async def streamable_http(server: RemoteServer, line: Line) -> AsyncIterator[Any]:
+async def streamable_http(server: RemoteServer, state: TransportState) -> AsyncIterator[Any]:
     async with (
-        _Http(server, line) as http,
-        # The events are bounded below, together with all other answers.
+        _Http(server, state) as http,
+        # `_Bounded` limits the size of events, as of all other answers.
         streamable_http_client(server.url, http_client=http, max_sse_event_size=None) as streams,
     ):
         yield streams
 
 
 class _Http(httpx2.AsyncClient):
-    def __init__(self, server: RemoteServer, line: Line) -> None:
+    def __init__(self, server: RemoteServer, state: TransportState) -> None:
         async def note_status(response: httpx2.Response) -> None:
-            line.status = 0 if response.is_success else response.status_code
+            state.status = 0 if response.is_success else response.status_code
 
         super().__init__(
             headers=dict(server.headers),
             verify=_TLS,
-            # How long a call may be silent is decided by the caller.
+            # The caller decides how long a call may be silent.
             timeout=httpx2.Timeout(HTTP_TIMEOUT, read=None),
             event_hooks={"response": [note_status]},
         )
@@ -116,8 +116,8 @@ class _Http(httpx2.AsyncClient):
         if request.method == "GET":
             await self._listens.step()
         if request.method == "DELETE":
-            asyncio.get_running_loop().call_later(FAREWELL, question.end)
-        # A kilobyte may be a gigabyte else.
+            asyncio.get_running_loop().call_later(DELETE_SECONDS, question.end)
+        # A compressed kilobyte could become a gigabyte.
         request.headers["Accept-Encoding"] = "identity"
         send = partial(super().send, request, stream=True, **options)
         try:
@@ -126,7 +126,7 @@ class _Http(httpx2.AsyncClient):
             question.failure = error
             raise
         if response is None:
-            # Says that no answer will come, which ends only this one exchange.
+            # For `mcp`, a 202 means that no answer will come, which ends only this one exchange.
             return httpx2.Response(202, request=request)
         response.stream = _Bounded(response, question)
         if not stream:
@@ -135,7 +135,7 @@ class _Http(httpx2.AsyncClient):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of a response, up to where it is refused."""
+    """The body of a response, which raises once it is too large or nobody waits for it."""
 
     def __init__(self, response: httpx2.Response, question: Question) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -159,7 +159,7 @@ class _Bounded(httpx2.AsyncByteStream):
             raise self._refused("nobody waits for the answer any more")
 
     def _refused(self, why: str) -> Exception:
-        """The one kind of error that ends one exchange of `mcp` instead of the connection."""
+        """Only errors of these types make `mcp` end one exchange instead of the connection."""
         self._question.failure = AnswerRefused(why)
         return httpx2.SSEError(why) if self._has_events else httpx2.StreamError(why)
 
@@ -168,37 +168,38 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 @asynccontextmanager
-async def sse(server: RemoteServer, line: Line) -> AsyncIterator[Any]:
-    """The transport that was before streamable HTTP: what the server says is one stream of events,
-    the first of which names the address for what we say."""
-    async with _Http(server, line) as http, _events(http, server.url) as events:
+async def sse(server: RemoteServer, state: TransportState) -> AsyncIterator[Any]:
+    """The transport before streamable HTTP: the server sends one stream of events, the first of
+    which names the address for our messages."""
+    async with _Http(server, state) as http, _events(http, server.url) as events:
         events.response.raise_for_status()
         arriving, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, leaving = anyio.create_memory_object_stream[SessionMessage](0)
         async with arriving, incoming, outgoing, leaving, anyio.create_task_group() as tasks:
-            address = await tasks.start(_listen, events, arriving, line)
-            tasks.start_soon(_post, http, address, leaving, line)
+            address = await tasks.start(_listen, events, arriving, state)
+            tasks.start_soon(_post, http, address, leaving, state)
             yield incoming, outgoing
             tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def _events(http: httpx2.AsyncClient, url: str) -> AsyncIterator[httpx2.EventSource]:
-    """They may be behind a slash more or less than the address that is configured."""
+    """The stream of events. The server may redirect to its address with or without a final
+    slash."""
     async with http.sse(url, max_event_size=None) as events:
         again = events.response.next_request
         if again is None:
             yield events
             return
-    elsewhere = _same_origin(events.response.url, str(again.url))
-    async with http.sse(elsewhere, max_event_size=None) as events:
+    redirected = _same_origin(events.response.url, str(again.url))
+    async with http.sse(redirected, max_event_size=None) as events:
         yield events
 
 
 async def _listen(
     events: httpx2.EventSource,
     arriving: MemoryObjectSendStream[SessionMessage | Exception],
-    line: Line,
+    state: TransportState,
     task_status: TaskStatus[httpx2.URL],
 ) -> None:
     own = events.response.url
@@ -208,21 +209,21 @@ async def _listen(
                 if event.event == "endpoint":
                     task_status.started(_same_origin(own, event.data))
                 else:
-                    await _pass_on(event.data, arriving, line)
+                    await _pass_on(event.data, arriving, state)
         except httpx2.HTTPError as error:
-            line.lose(str(error) or type(error).__name__)
+            state.lose(str(error) or type(error).__name__)
         except anyio.BrokenResourceError:
             return  # nobody listens any more
-        line.lose("it closed its stream")
+        state.lose("it closed its stream")
 
 
 async def _pass_on(
-    data: str, arriving: MemoryObjectSendStream[SessionMessage | Exception], line: Line
+    data: str, arriving: MemoryObjectSendStream[SessionMessage | Exception], state: TransportState
 ) -> None:
     try:
         message = types.jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValueError:
-        await line.unasked.step()
+        await state.unsolicited.step()
     else:
         await arriving.send(SessionMessage(message))
 
@@ -238,7 +239,7 @@ async def _post(
     http: httpx2.AsyncClient,
     address: httpx2.URL,
     leaving: MemoryObjectReceiveStream[SessionMessage],
-    line: Line,
+    state: TransportState,
 ) -> None:
     async with leaving:
         async for sent in leaving:
@@ -249,5 +250,5 @@ async def _post(
                 )
                 response.raise_for_status()
             except (httpx2.HTTPError, httpx2.StreamError) as error:
-                line.lose(str(error) or type(error).__name__)
+                state.lose(str(error) or type(error).__name__)
                 return

@@ -1,4 +1,5 @@
-"""What of a server's answers is of use: not the schemas of results, and not tools without end."""
+"""The part of a server's answers that is used: no schemas of results, and a bounded list of
+tools."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from typing import Any
 from cursor_gateway.core.json_schema import MAX_DEPTH, MAX_NODES, NotJudged, nodes_within
 from cursor_gateway.core.json_text import to_json
 
-# Parts of one result. `mcp` takes its time for each.
+# The parts of one result; `mcp` needs long for each.
 MAX_PARTS = 10_000
-# Of one server. Lists may have no end, by mistake or not, and each request holds them all.
+# The tools of one server. A list may have no end, and each request holds all of them.
 MAX_TOOLS = 2000
 MAX_TOOLS_BYTES = 8 * 1024 * 1024
-# A tool's name, description and schema. A model would have to read them; the longest that are known
-# are a few dozen kilobytes.
+# The name, description and schema of one tool, which the model has to read. The longest known ones
+# have a few dozen kilobytes.
 MAX_TOOL_BYTES = 256 * 1024
-# So many are named where tools are left out.
+# How many tools a warning names that are left out.
 _NAMED = 3
 _NAME_CHARS = 60
 
@@ -32,7 +33,7 @@ class RemoteTool:
 @dataclass(frozen=True, slots=True)
 class ToolList:
     tools: tuple[RemoteTool, ...] = ()
-    # Which tools are not among them, and why; empty where none are missing.
+    # Which tools were left out, and why; empty if none were.
     left_out: str = ""
 
 
@@ -42,8 +43,8 @@ def has_too_many_parts(result: Mapping[str, Any]) -> bool:
 
 
 def trim_tools(result: Mapping[str, Any]) -> None:
-    """Take from a list of tools what nobody here reads. Results are passed on as they are; a client
-    that knew their schemas would check them, with expressions that the server wrote."""
+    """Remove from a list of tools what is not used. If `mcp` knew the schemas of results, it would
+    check each result with regular expressions that the server wrote."""
     tools = result.get("tools")
     if isinstance(tools, list):
         del tools[MAX_TOOLS + 1 :]
@@ -53,7 +54,7 @@ def trim_tools(result: Mapping[str, Any]) -> None:
 
 
 def usable(listed: Sequence[RemoteTool], has_more: bool = False) -> ToolList:
-    """What fits of `listed`; `has_more` where the list goes on behind it."""
+    """The tools of `listed` that are within the limits; `has_more` if the server has still more."""
     tools: list[RemoteTool] = []
     large: list[str] = []
     room = MAX_TOOLS_BYTES
@@ -72,7 +73,7 @@ def _size(tool: RemoteTool) -> int:
 
 
 def _can_be_read(tool: RemoteTool) -> bool:
-    """A schema of a client's is refused for the same reasons."""
+    """Whether the schema is within the limits that hold for the schemas of clients, too."""
     try:
         nodes_within(tool.schema)
     except NotJudged:

@@ -1,8 +1,8 @@
-"""MessageMeter: how large the JSON messages in a stream of bytes are, before anybody parses them.
+"""MessageMeter: how large the JSON messages in a stream of bytes are, before they are parsed.
 
-A parser of JSON lets nobody else work until it is done, not even from a thread, so what would take
-long must be known before. Bytes alone do not say: a picture of 60 MB is one value, read in a tenth
-of a second; 60 MB of brackets are 30 million values, which take minutes and gigabytes.
+A JSON parser blocks everything else until it is done, even in a thread, so a message that would
+take long must be known before. Bytes alone do not show it: a picture of 60 MB is one value, read in
+a tenth of a second; 60 MB of brackets are 30 million values, which take minutes and gigabytes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ LINES: Sequence[bytes] = (b"\n",)
 EVENTS: Sequence[bytes] = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 _ESCAPE = re.compile(rb"\\[^\r\n]")
-# Once nothing is escaped in it. None goes on behind the end of a line: JSON forbids it, and what is
-# no JSON may hold single quotation marks.
+# This matches text from which escapes were removed. A string ends with its line at the latest: JSON
+# allows no line breaks in it, and text that is no JSON may hold single quotation marks.
 _STRING = re.compile(rb'"[^"\r\n]*"?')
 
 
 class MessageTooLarge(Exception):
-    """The text says in which way."""
+    """A message is too large; the text says in which way."""
 
 
 class MessageMeter:
@@ -32,14 +32,14 @@ class MessageMeter:
         self._max_values = max_values
         self._bytes = 0
         self._values = 0
-        # What the next piece goes on with: a string, an escape.
+        # A quotation mark or a backslash, if the last piece ended in a string or an escape.
         self._open = b""
-        # The last bytes so far: an end may be cut in two.
+        # The last bytes so far, since the end of a message may be cut in two.
         self._last = b""
 
     def feed(self, piece: bytes) -> None:
-        """Count the next piece. Raises `MessageTooLarge`; messages that are whole within one piece
-        are small enough."""
+        """Count the next piece. Raises `MessageTooLarge`. A message that is complete within one
+        piece is always small enough."""
         seam = self._last + piece
         self._last = seam[-3:]
         if end := self._last_end(seam):
@@ -53,11 +53,11 @@ class MessageMeter:
             raise MessageTooLarge(f"more than {self._max_values:,} values in one message")
 
     def _last_end(self, text: bytes) -> int:
-        """Where what follows the last end begins; 0 where there is none."""
+        """The position after the last end of a message; 0 if there is none."""
         return max((text.rfind(end) + len(end) for end in self._ends if end in text), default=0)
 
     def _values_in(self, piece: bytes) -> int:
-        """Every value but the first of all follows a comma or the beginning of what holds it."""
+        """Every value but the outermost follows a comma or an opening bracket."""
         text = _ESCAPE.sub(b"", self._open + piece)
         last_line = text[max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 :]
         self._open = b'"' * (last_line.count(b'"') % 2) + b"\\" * text.endswith(b"\\")

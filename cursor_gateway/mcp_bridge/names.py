@@ -1,9 +1,9 @@
 """Names for the tools of MCP servers: `mcp__server__tool`, within what every model accepts.
 
-Servers are known from the configuration and get their part of the name once, so that it does not
-depend on who is connected. It holds no `__`, so no two servers can meet in one name. What differs
-from the original is given out in the order of the originals, so that the same tools always get the
-same names.
+The configuration gives each server its part of the name, so the part does not depend on which
+servers are connected. It holds no `__`, so the tools of two servers never get the same name. Names
+that had to be changed are given out in the order of the originals, so that the same tools always
+get the same names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-# OpenAI's limit, the lowest of all.
+# OpenAI allows 64 characters, fewer than any other provider.
 MAX_NAME = 64
 MAX_SERVER = 24
 _HASH = 8
@@ -28,7 +28,7 @@ def server_parts(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def tool_names(server_part: str, tools: Iterable[str]) -> Mapping[str, str]:
-    """What each tool of one server is called by the model."""
+    """The name that the model sees for each tool of one server."""
     prefix = f"mcp__{server_part}__"
     clean = {tool: prefix + _NOT_IN_TOOLS.sub("_", tool) for tool in tools}
     return _unique(clean, MAX_NAME, prefix)
@@ -41,7 +41,7 @@ def _server_part(name: str) -> str:
 def _unique(wanted: Mapping[str, str], limit: int, prefix: str = "") -> Mapping[str, str]:
     given: dict[str, str] = {}
     taken: set[str] = set()
-    # The last suffix of each name: thousands may want the same.
+    # The last suffix of each name, since thousands of tools may want the same name.
     numbers: Counter[str] = Counter()
     for original in sorted(wanted, key=lambda name: (prefix + name != wanted[name], name)):
         name = _shortened(wanted[original], original, limit)

@@ -1,4 +1,4 @@
-"""What an MCP tool answered, in the words of a conversation."""
+"""The result of an MCP tool as parts of a conversation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from cursor_gateway.core.json_text import to_json
 
 
 def failure(reason: str) -> dict[str, Any]:
-    """A result in MCP's own shape for a call that got none."""
+    """A result in MCP's own shape, for a call that has none."""
     return {"content": [{"type": "text", "text": reason}], "isError": True}
 
 
 def content_of(result: Mapping[str, Any]) -> tuple[Text | ImageFile, ...]:
-    """The parts of a result. Structured output counts where nothing else says it."""
+    """The parts of a result. Structured output is used only if there is no text."""
     parts = tuple(part for block in result.get("content", ()) for part in _parts(block))
     structured = result.get("structuredContent")
     if structured is not None and not any(isinstance(part, Text) for part in parts):

@@ -1,7 +1,7 @@
-"""One MCP server of the user's: connected, watched, connected again, called.
+"""One MCP server of the user: connected, watched, connected again, called.
 
-One task owns it. Calls come from any task. Whatever the server does wrong ends as the result of a
-call, or as its state, never as a failure of anything else.
+One task owns the connection; calls come from any task. A failure of the server shows in the result
+of a call, or in the server's state, and nowhere else.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A server that was killed is started again at once, one that keeps failing less and less often.
+# The gateway restarts a server that was killed at once, and one that keeps failing ever less often.
 RETRY_FIRST = 0.5
 RETRY_LOCAL = 15.0
-# Asking across HTTP costs little, and nobody tells us when it is back.
+# A remote server does not report that it is back, and asking costs little.
 RETRY_REMOTE = 15.0
-# It did connect, so the next attempt may, too.
+# The limit for a server that was connected before, so that the next attempt may succeed.
 RETRY_AFTER_CRASH = 8.0
-# A connection that lasted this long was a good one.
+# After a connection that lasted this long, the pauses begin anew with the shortest.
 STEADY = 10.0
 # How long a call waits for a server that is being connected again.
-RECONNECT_PATIENCE = 10.0
-# A server that was killed will be back before it is needed, so its tools do not come and go.
+RECONNECT_SECONDS = 10.0
+# The tools of a lost server stay listed for so long: it will probably be back before it is called.
 TOOLS_STAY = 30.0
-# Between two looks at the tools of a server that says all the time that they changed; at least so
-# many times as long as the last one took, because a long list is work for us.
+# The pause before the tools of a server are listed again that reports changes all the time. It is
+# at least RELIST_SHARE times as long as the last listing took, because a long list is much work.
 RELIST_PAUSE = 1.0
 RELIST_SHARE = 10.0
 RELIST_LONGEST = 30.0
@@ -50,8 +50,8 @@ ERROR_CHARS = 500
 STDERR_LINES_PER_MINUTE = 120
 STDERR_LINE_CHARS = 300
 
-# What a program needs to run at all, to find its files and to reach the network. Nothing else: the
-# environment of the gateway holds keys that are no business of an MCP server.
+# The variables that a program needs to run, to find its files and to reach the network. It gets no
+# others: the environment of the gateway may hold keys.
 _INHERITED = frozenset(
     "HOME LOGNAME PATH SHELL TERM USER TMPDIR TZ LANG LC_ALL LC_CTYPE DISPLAY WAYLAND_DISPLAY "
     "XDG_CONFIG_HOME XDG_CACHE_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_RUNTIME_DIR "
@@ -74,7 +74,8 @@ class McpServer:
         self._env = {name: value for name, value in env.items() if name in _INHERITED}
         self._children = children
         self._on_tools = on_tools
-        # In its own words all its values are secret, also one that is a word elsewhere.
+        # All values of its configuration are removed from the server's own texts, even common
+        # words.
         self._without_secrets = Redaction(config.secrets)
         self._stderr = _StderrLog(config.name, self._redacted)
         self._connection: Connection | None = None
@@ -83,14 +84,16 @@ class McpServer:
         self._calls = 0
         self._failures = 0
         self._listed = ToolList()
-        # Why it last was not connected.
+        # Why the last attempt to connect failed, or the last connection ended.
         self.error = ""
-        # Set once the first attempt to connect has ended, in one way or the other.
+        # Set once the first attempt to connect has succeeded or failed.
         self.tried = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self.task = in_background(self._own(), f"the watch on MCP server {self.config.name!r}")
+        self.task = in_background(
+            self._stay_connected(), f"the watch on MCP server {self.config.name!r}"
+        )
 
     @property
     def is_connected(self) -> bool:
@@ -117,9 +120,9 @@ class McpServer:
         return state
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The result in MCP's own shape; what goes wrong is a result, too."""
+        """The result in MCP's own shape. A failure is a result, too."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(RECONNECT_PATIENCE):
+            async with asyncio.timeout(RECONNECT_SECONDS):
                 await self._connected.wait()
         if self._connection is None:
             return self._failure(f"is not connected: {self.error or 'it is still starting'}")
@@ -149,7 +152,7 @@ class McpServer:
         except TimeoutError:
             return self._failure(f"did not answer within {quiet:g} s")
         except Exception as error:
-            connection.doubt()
+            connection.check_soon()
             return self._failure(f"failed: {reason(error)}")
 
     def _failure(self, what: str) -> dict[str, Any]:
@@ -159,15 +162,15 @@ class McpServer:
     def _request_timeout(self) -> float:
         return self.config.timeout or self._settings.mcp_call_timeout
 
-    async def _own(self) -> None:
-        """Connect, again and again."""
+    async def _stay_connected(self) -> None:
+        """Connect, and connect again whenever the connection ends."""
         from cursor_gateway.mcp_bridge.connection import reason
 
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
             try:
-                await self._live()
+                await self._hold_connection()
             except Exception as error:
                 self._note(self._redacted(reason(error))[:ERROR_CHARS])
             self.tried.set()
@@ -189,8 +192,8 @@ class McpServer:
             longest = RETRY_AFTER_CRASH
         return min(RETRY_FIRST * 2.0 ** min(self._failures - 1, 10), longest)
 
-    async def _live(self) -> None:
-        """One connection, from its beginning to its end, which is an exception."""
+    async def _hold_connection(self) -> None:
+        """Hold one connection until it ends, which raises."""
         from cursor_gateway.mcp_bridge.connection import connected
 
         limit = self._settings.mcp_connect_timeout
@@ -213,7 +216,7 @@ class McpServer:
         if await connection.changes():
             loop = asyncio.get_running_loop()
             began = loop.time()
-            # A server that does one thing at a time answers nobody while it does it.
+            # A server that handles one request at a time does not answer during a call.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._request_timeout):
                     self._publish(await connection.tools())
@@ -233,14 +236,14 @@ class McpServer:
         directory = project_directory(self._settings) / Path(config.directory).expanduser()
         environment = encoded(self._env | dict(config.environment))
         command = Command(config.command, environment, directory)
-        return self._children.spawn_resident(command, self._stderr.hear)
+        return self._children.spawn_resident(command, self._stderr.write)
 
     def _redacted(self, text: str) -> str:
         return OUTGOING(self._without_secrets(text))
 
 
 class _StderrLog:
-    """A server's stderr in our debug log: short lines, and so many in a minute."""
+    """Writes a server's stderr to our debug log: short lines, and a limited number in a minute."""
 
     def __init__(self, name: str, redacted: Callable[[str], str]) -> None:
         self._name = name
@@ -248,7 +251,7 @@ class _StderrLog:
         self._minute = 0
         self._lines = 0
 
-    def hear(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         if not log.isEnabledFor(logging.DEBUG):
             return
         minute = int(asyncio.get_running_loop().time() // 60)

@@ -25,22 +25,28 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.settings import Settings, is_loopback
 
-# Before the key, among the protocols that a WebSocket offers. OpenAI's clients have it so.
+# A page that opens a WebSocket sends its key behind this, as one of the protocols that it offers.
+# OpenAI's clients use this prefix.
 KEY_PROTOCOL = "openai-insecure-api-key."
 
 
 class Admission:
     def __init__(self, settings: Settings) -> None:
+        self.adopt(settings)
+
+    def adopt(self, settings: Settings) -> None:
         self._key = settings.api_key.encode()
         self._origins = {origin.lower().rstrip("/") for origin in settings.cors_origins}
         self._hosts = {host.lower() for host in (*settings.allowed_hosts, settings.host)}
-        # Only a name can be rebound, so where other machines may come, any address will do.
+        # An attacker can rebind a name, but no address: so a gateway that other machines may reach
+        # answers to any address.
         self._any_address = not settings.is_loopback
-        # Nearly all requests come with the same one.
+        # Nearly all requests name the same host, so the last few verdicts are cached.
         self._is_our_name = lru_cache(maxsize=16)(self._names_us)
 
     def check_host(self, host: str | None) -> None:
-        """Programs without a `Host` are no browsers, and only browsers are the danger here."""
+        """Browsers always send `Host`, and only browsers are the danger here, so a request without
+        one passes."""
         if host is not None and not self._is_our_name(host):
             raise HostNotAllowed("This gateway does not answer to that host name.")
 
@@ -75,15 +81,15 @@ class Admission:
 
 
 def caller_of(headers: Mapping[str, str]) -> str:
-    """Who asks, as far as the key tells, without keeping the key: the same in whatever header it
-    comes. All who offer none are one."""
+    """A digest of the request's key, the same in whichever header the key came. All requests
+    without a key belong to one caller."""
     keys = sorted(set(filter(None, _offered(headers))))
     offered = "\0".join(keys) or _authorization(headers)
     return hashlib.blake2b(offered.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def _offered(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys that a request comes with."""
+    """The keys that a request offers."""
     scheme, _, value = _authorization(headers).partition(" ")
     named = headers.get("x-api-key", "")
     if scheme.lower() == "bearer":
@@ -108,7 +114,7 @@ def check_content_type(content_type: str) -> None:
 
 
 def _host_of(url: str) -> str:
-    """The host of `url`; empty where there is more in it than scheme, host and port."""
+    """The host of `url`; empty if `url` has more than scheme, host and port."""
     try:
         split = urlsplit(url)
         is_plain = split.port != 0 and not (split.path or split.query or "@" in split.netloc)
@@ -118,7 +124,8 @@ def _host_of(url: str) -> str:
 
 
 def _password(encoded: str) -> str:
-    """Of HTTP Basic, the only way in which a browser itself asks for a key. The name is free."""
+    """The password of HTTP Basic, the only way in which a browser itself asks its user for a key.
+    The user's name does not matter."""
     try:
         pair = base64.b64decode(encoded, validate=True).decode("utf-8", "surrogateescape")
     except (binascii.Error, ValueError):

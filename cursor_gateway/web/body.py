@@ -1,9 +1,9 @@
 """The body of a request: one JSON object.
 
-A body is read piece by piece, and the pieces of all requests that are being served are counted:
-together they stay below a limit, which holds the gateway's memory below one. The event loop stands
-still while a body is understood, so the number of values in it is limited before, and large bodies
-take turns, between which everybody else is served.
+A body is read piece by piece. The bytes of all requests that are being served are counted and
+stay below one limit, so the gateway's memory is bounded. The event loop stands still while a body
+is parsed, so the number of values in it is limited first, and large bodies take turns, between
+which other requests are served.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from cursor_gateway.errors import (
     NoMemory,
 )
 
-# Enough for the largest body over a poor line; who needs longer holds a connection for nothing.
+# Enough for the largest body over a poor network.
 BODY_SECONDS = 120.0
 
-# Of the largest size that is allowed, as many bodies may be held at once.
+# How many bodies of the largest allowed size may be held at once.
 BODIES_AT_ONCE = 4
-# What is smaller takes so little time that nobody needs a turn.
+# A smaller body is parsed so quickly that it does not wait for its turn.
 SMALL = 16 * 1024
-# Three of a hundred bytes that coding agents send begin a value, so theirs may have 16 MB. What has
-# more is no conversation that a model could read; it would only take seconds to look at.
+# Of the bytes that coding agents send, three in a hundred begin a value, so their bodies may have
+# 16 MB. No model could read a conversation with more values, and parsing it would take seconds.
 MAX_VALUES = 500_000
-# No text is cut so often.
+# Clients cut texts far less often than this.
 MAX_HALF_CHARACTERS = 10_000
 
-# Between large bodies that come at once.
-_BREATH = 0.01
+# The pause before a large body that had to wait for its turn.
+_PAUSE = 0.01
 
-# What the parser may need of memory for each byte of a body: it takes twelve at once for itself,
-# and four for the text. Where that is not to be had, it ends the whole process.
+# orjson may need sixteen bytes for each byte of a body, twelve for itself and four for the text. It
+# aborts the whole process where it cannot get them.
 _MEMORY_PER_BYTE = 16
 
 Body = bytes | bytearray
@@ -58,7 +58,7 @@ class Bodies:
         self._one_at_a_time = asyncio.Lock()
 
     def hold(self, size: int = 0) -> Held:
-        """Within it a request is served: what it reads counts until then."""
+        """A context in which one request is served; what it reads is counted until the end."""
         held = Held(self)
         held.add(size)
         return held
@@ -71,19 +71,19 @@ class Bodies:
     def give_back(self, size: int) -> None:
         self._free += size
 
-    async def in_turn(self, body: Body, understand: Callable[[Body], T]) -> T:
-        """What `understand` makes of a body, which nothing can interrupt."""
+    async def in_turn(self, body: Body, parse: Callable[[Body], T]) -> T:
+        """The result of `parse`, which blocks the event loop: large bodies wait for each other."""
         if len(body) <= SMALL:
-            return understand(body)
+            return parse(body)
         others_wait = self._one_at_a_time.locked()
         async with self._one_at_a_time:
-            # Time for everybody else, who may need several steps of the event loop.
-            await asyncio.sleep(_BREATH if others_wait else 0)
-            return understand(body)
+            # Other requests may need several steps of the event loop, so they get a moment.
+            await asyncio.sleep(_PAUSE if others_wait else 0)
+            return parse(body)
 
 
 class Held:
-    """What one request holds of the bodies' bytes."""
+    """The share of one request in the bytes of all bodies."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -102,7 +102,7 @@ class Held:
     async def read(self, request: web.Request) -> Body:
         try:
             if request.content.is_eof():
-                return await request.read()  # all of it has come already, so it is not much
+                return await request.read()  # all of it has arrived, so it is small
             async with asyncio.timeout(BODY_SECONDS):
                 return await self._read(request)
         except TimeoutError:
@@ -134,37 +134,37 @@ def _parsed(data: Body) -> object:
     if len(data) > MAX_VALUES:
         if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
             raise ContextTooLong(f"The body holds more than {MAX_VALUES} values.")
-        _look_for_memory(_MEMORY_PER_BYTE * len(data))
+        _check_memory(_MEMORY_PER_BYTE * len(data))
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         return _with_half_characters(data)
 
 
-def _look_for_memory(size: int) -> None:
+def _check_memory(size: int) -> None:
     try:
-        bytes(size)  # asked for and given back without being touched
+        bytes(size)  # allocated and freed at once, without being touched
     except MemoryError:
         raise NoMemory("There is no memory left for a request of this size.") from None
 
 
 def _with_half_characters(data: Body) -> object:
-    """A client may have cut a text inside an emoji; JSON can carry the half, UTF-8 cannot. The
-    backslashes of the text itself are hidden meanwhile, behind bytes that no JSON can contain, so
-    that what follows them is not taken for an escape."""
-    mended = data
+    """Parse a body whose texts were cut inside an emoji: JSON can carry half a surrogate pair, but
+    UTF-8 cannot, so U+FFFD takes its place. Escaped backslashes are replaced meanwhile by bytes
+    that no JSON contains, so that a `u` behind them is not taken for an escape."""
+    repaired = data
     if b"\0" not in data:
         hidden = data.replace(b"\\\\", b"\0\0")
-        mended = _HALF.sub(rb"\\ufffd", hidden, count=MAX_HALF_CHARACTERS)
-        mended = mended.replace(b"\0\0", b"\\\\")
+        repaired = _HALF.sub(rb"\\ufffd", hidden, count=MAX_HALF_CHARACTERS)
+        repaired = repaired.replace(b"\0\0", b"\\\\")
     try:
-        return orjson.loads(mended)
+        return orjson.loads(repaired)
     except orjson.JSONDecodeError as error:
         raise InvalidJson(f"The body is not valid JSON: {error}.") from None
 
 
-# The first half of a character without the second, or the second without the first. They begin
-# alike, so that the search passes over all other bytes quickly.
+# The first half of a surrogate pair without the second, or the second without the first. Both
+# alternatives begin alike, so that the search passes over all other bytes quickly.
 _HALF = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"

@@ -2,11 +2,13 @@
 
 A message of the client's is a request, the same as the body of a POST, or `{"type": "cancel"}`. The
 answer is the frames of the stream, one message each, and one message that ends it: `done`,
-`cancelled` or `error`. One answer at a time: who wants more at once opens more connections, as with
-HTTP, and no message needs the name of what it belongs to. What comes meanwhile is `refused`.
+`cancelled` or `error`. A connection carries one answer at a time, so no message needs the id of its
+request; a client that wants several at once opens several connections, as with HTTP. A request that
+comes during an answer is `refused`.
 
 Two tasks serve a connection. One reads, so that a cancel or a leaving client is noticed at any
-time; the other answers. A client that does not read blocks the answer's sending and so the agent.
+time; the other answers. A client that does not read blocks the sending of the answer, and so the
+agent.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ from cursor_gateway.web.delivery import RECORD, REQUEST_ID, Batches, Delivery
 log = logging.getLogger(__name__)
 
 PATH = f"{chat.PATH}/ws"
-# What is chosen of the protocols that a client offers; the other one it may offer is its key.
+# The gateway accepts this protocol; a client may offer its key as another one.
 PROTOCOL = "chat-completions"
-# A client that does not answer a close frame; less than what the shutdown gives all of them.
+# How long the gateway waits for the answer to its close frame. The shutdown gives all connections
+# more than this.
 CLOSE_SECONDS = 1.0
 
-Answering = Callable[[web.Request, Exchange, Record], AbstractContextManager[Batches]]
+BeginAnswer = Callable[[web.Request, Exchange, Record], AbstractContextManager[Batches]]
 Socket = web.WebSocketResponse[Any]
 
 
@@ -45,12 +48,12 @@ class ChatSockets:
     """The open connections."""
 
     def __init__(
-        self, journal: Journal, delivery: Delivery, bodies: Bodies, answering: Answering
+        self, journal: Journal, delivery: Delivery, bodies: Bodies, begin_answer: BeginAnswer
     ) -> None:
         self._journal = journal
         self._delivery = delivery
         self._bodies = bodies
-        self._answering = answering
+        self._begin_answer = begin_answer
         self._open: set[_Connection] = set()
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
@@ -58,7 +61,7 @@ class ChatSockets:
             protocols=(PROTOCOL,),
             timeout=CLOSE_SECONDS,
             max_msg_size=request.client_max_size,
-            # It would cost each delta more than it saves between programs of one machine.
+            # Between programs of one machine, compression costs each delta more than it saves.
             compress=False,
             decode_text=False,
         )
@@ -66,7 +69,7 @@ class ChatSockets:
             raise WebSocketExpected("This path is for WebSockets.")
         await socket.prepare(request)
         connection = _Connection(
-            request, socket, self._journal, self._delivery, self._bodies, self._answering
+            request, socket, self._journal, self._delivery, self._bodies, self._begin_answer
         )
         self._open.add(connection)
         try:
@@ -76,7 +79,7 @@ class ChatSockets:
         return socket
 
     def go_away(self) -> None:
-        """Close all of them, those that are answering when they have answered."""
+        """Close all connections; those with an answer under way close when it has ended."""
         for connection in self._open:
             connection.go_away()
 
@@ -89,17 +92,17 @@ class _Connection:
         journal: Journal,
         delivery: Delivery,
         bodies: Bodies,
-        answering: Answering,
+        begin_answer: BeginAnswer,
     ) -> None:
         self._request = request
         self._socket = socket
         self._journal = journal
         self._delivery = delivery
         self._bodies = bodies
-        self._answering = answering
+        self._begin_answer = begin_answer
         self._requests = 0
         self._answer: asyncio.Task[None] | None = None
-        # Whether the client waits for the end of an answer; its task lives a moment longer.
+        # Whether the client waits for the end of an answer; the task of the answer ends later.
         self._is_answering = False
         self._is_leaving = False
         self._closing: asyncio.Task[bool] | None = None
@@ -108,7 +111,8 @@ class _Connection:
         pinging = in_background(self._ping(), "a sign of life")
         try:
             async for message in self._socket:
-                # What comes after the close is not answered, and so may be sent to another gateway.
+                # The client may send a message to another gateway that this one did not answer, so
+                # messages that come after the close frame are ignored.
                 is_taken = self._is_answering or not self._is_leaving
                 if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) and is_taken:
                     await self._take(message.type, message.data)
@@ -127,8 +131,8 @@ class _Connection:
             self._closing = in_background(close, "closing a WebSocket")
 
     async def _ping(self) -> None:
-        """Against proxies that close silent connections. Nobody is thrown out for not answering:
-        a program that is slow to read is slow to answer, too."""
+        """Keep proxies from closing a silent connection. A client that does not answer a ping stays
+        connected: one that is slow to read is slow to answer, too."""
         with suppress(ConnectionError):
             while True:
                 await asyncio.sleep(self._delivery.keep_alive)
@@ -136,7 +140,7 @@ class _Connection:
 
     async def _take(self, kind: WSMsgType, data: bytes) -> None:
         try:
-            body = await self._bodies.in_turn(data, lambda data: _understood(kind, data))
+            body = await self._bodies.in_turn(data, lambda data: _parsed(kind, data))
             if body is None:
                 await self._cancel()
                 return
@@ -152,7 +156,7 @@ class _Connection:
         self._answer = in_background(self._respond(data, body), "an answer over a WebSocket")
 
     async def _cancel(self) -> None:
-        """Stop the answer. One that has ended meanwhile needs no word: its end is on its way."""
+        """Stop the answer. If it has ended meanwhile, its last message is already on its way."""
         if self._answer is None or not self._is_answering:
             return
         self._answer.cancel()
@@ -162,7 +166,7 @@ class _Connection:
                 await self._end({"type": "cancelled", "request_id": self._request_id})
 
     async def _refuse(self, error: GatewayError) -> None:
-        """Tell that a message was not taken: `error` where the client waits for nothing else."""
+        """Report a message that was not accepted: as `error` if no answer is under way."""
         kind = "refused" if self._is_answering else "error"
         connection = self._request[REQUEST_ID]
         with suppress(ConnectionError):
@@ -170,7 +174,7 @@ class _Connection:
 
     @property
     def _request_id(self) -> str:
-        """Each request has its own; that of the connection is what they begin with."""
+        """The id of the present request: that of the connection, and a number."""
         return f"{self._request[REQUEST_ID]}-{self._requests}"
 
     async def _respond(self, data: bytes, body: Mapping[str, Any]) -> None:
@@ -179,9 +183,9 @@ class _Connection:
         request_ids.CURRENT.set(record.id)
         self._request[RECORD] = record
         try:
-            # A client that is gone gets no word; the record says so without one, too.
+            # A client that is gone gets no last message; its record shows that it left.
             with suppress(ConnectionError):
-                with self._journal.keeping(record):
+                with self._journal.recording(record):
                     end = await self._outcome(record, data, body)
                 await self._end(end)
         finally:
@@ -191,7 +195,7 @@ class _Connection:
     async def _outcome(
         self, record: Record, data: bytes, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Answer, and say how it ended."""
+        """Send the answer. Returns the message that ends it."""
         error: GatewayError
         try:
             with self._bodies.hold(len(data)):
@@ -214,7 +218,7 @@ class _Connection:
         exchange = chat.parse({"stream": True, **body})
         record.model, record.stream = exchange.conversation.model, exchange.stream
         self._journal.note_request(record, data)
-        with self._answering(self._request, exchange, record) as answer:
+        with self._begin_answer(self._request, exchange, record) as answer:
             if exchange.stream:
                 await self._delivery.pass_on(exchange, answer, self._send_frames)
             else:
@@ -234,7 +238,7 @@ class _Connection:
         await self._socket.send_frame(orjson.dumps(message), WSMsgType.TEXT)
 
 
-def _understood(kind: WSMsgType, data: Body) -> Mapping[str, Any] | None:
+def _parsed(kind: WSMsgType, data: Body) -> Mapping[str, Any] | None:
     """A request, or None for a cancel."""
     if kind is WSMsgType.BINARY:
         raise InvalidMessage("A message must be text, not binary.")
@@ -247,8 +251,8 @@ def _understood(kind: WSMsgType, data: Body) -> Mapping[str, Any] | None:
 
 
 def _messages(frames: bytes) -> Iterator[bytes]:
-    """The events among SSE frames: no comments, and not the end, which has a message of its own.
-    JSON has no line breaks of its own, so nothing else can look like the end of a frame."""
+    """The events among SSE frames, without comments and without `[DONE]`, which has a message of
+    its own. JSON contains no line breaks, so only the end of a frame looks like one."""
     for frame in frames.split(b"\n\n"):
         if frame.startswith(b"data: {"):
             yield frame.removeprefix(b"data: ")

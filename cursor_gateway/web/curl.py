@@ -1,4 +1,4 @@
-"""A request once more, as a command for a shell."""
+"""A recorded request as a `curl` command that sends it again."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from cursor_gateway.core.models import AUTO
 from cursor_gateway.dialects import BY_NAME
 from cursor_gateway.journal.record import WORDS_KEPT, Record
 
-# The body stands on lines of its own, where no shell looks into it and no limit of arguments
-# applies. It is JSON, and in JSON no line can be this word.
+# The body is a here document, in which the shell expands nothing and which no limit of arguments
+# cuts. It is JSON, and no line of JSON can be this word.
 _END = "END_OF_REQUEST"
-
-
 _NOTE = "# With a small prompt in place of the real one, {}.\n"
 
 
 def as_curl(record: Record, origin: str, *, with_key: bool) -> str:
-    """With the body that was sent, where that is recorded whole, else with a small one."""
+    """The command has the body that was sent if all of it was recorded, else a small one."""
     dialect = BY_NAME[record.dialect]
     lines = [f"curl --no-buffer {shlex.quote(f'{origin}/v1{dialect.PATH}')}"]
     if with_key:

@@ -1,4 +1,5 @@
-"""An answer on its way to the client: streamed or whole, kept alive, never with half an end."""
+"""Delivery of an answer to its client: streamed or whole, with signs of life, and always with an
+end that the client understands."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ SSE_HEADERS = {
 class Delivery:
     def __init__(self, settings: Settings, stopping: asyncio.Future[None]) -> None:
         self._settings = settings
-        # Done when the gateway can wait no longer for answers to finish.
+        # Done when the shutdown waits no longer for answers to finish.
         self._stopping = stopping
         self._limits: set[asyncio.Timeout] = set()
         self._pulse = _Pulse()
@@ -69,7 +70,7 @@ class Delivery:
     async def pass_on(
         self, exchange: Exchange, answer: Batches, send: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """The frames of a streamed answer, for a wire that is not an HTTP response."""
+        """Give the frames of a streamed answer to `send`, which is no HTTP response."""
         encoder = exchange.encoder(_answer_id(), int(time.time()))
         async with aclosing(answer), self._until_shutdown():
             async for batch in answer:
@@ -78,7 +79,7 @@ class Delivery:
     async def _stream(
         self, request: web.Request, exchange: Exchange, answer: Batches
     ) -> web.StreamResponse:
-        """Write the answer as it comes. Until the first event the status is still open."""
+        """Write the answer as it comes. Before the first event, an error still has its status."""
         encoder = exchange.encoder(_answer_id(), int(time.time()))
         stream = _Stream(request, encoder, self._settings)
         self._pulse.add(stream)
@@ -98,9 +99,9 @@ class Delivery:
         return stream.response
 
     async def _break_off(self, request: web.Request, stream: _Stream, error: Exception) -> None:
-        """Say what went wrong as the last event. The stream then ends like any other: an end that
-        looks like a broken connection makes Codex, Cline and Kilo forget what was said before it,
-        and no client takes an answer for whole whose last event is an error."""
+        """Send the error as the last event, and end the stream like any other. Codex, Cline and
+        Kilo discard the text before a broken connection, and no client takes an answer for complete
+        whose last event is an error."""
         if not isinstance(error, GatewayError):
             log.exception("request %s failed", request[REQUEST_ID])
             error = GatewayError("Something went wrong in the gateway.")
@@ -118,7 +119,7 @@ class Delivery:
 
 
 class _UntilShutdown:
-    """Within it, waiting ends when the gateway itself can wait no longer."""
+    """A context that raises `ShuttingDown` when the shutdown waits no longer."""
 
     def __init__(self, limits: set[asyncio.Timeout], *, is_now: bool) -> None:
         self._limits = limits
@@ -137,13 +138,13 @@ class _UntilShutdown:
 
 
 class _EventStream(web.StreamResponse):
-    # The headers wait for the first frame, which follows at once: one packet instead of two.
+    # aiohttp sends the headers with the first frame, which follows at once, in one packet.
     _send_headers_immediately = False
 
 
 class _Pulse:
-    """Has the streams that are silent give signs of life: one timer for all of them, since each
-    would need one for every answer, and few are ever silent for so long."""
+    """Sends signs of life in the streams that are silent. One timer serves all streams: few are
+    ever silent for so long, and a timer for each would cost every answer."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -153,14 +154,14 @@ class _Pulse:
     def add(self, stream: _Stream) -> None:
         self._streams.add(stream)
         if self._timer is not None and stream.due < self._timer.when():
-            self._timer.cancel()  # the interval was changed meanwhile
+            self._timer.cancel()  # a reload has shortened the interval
             self._timer = None
         if self._timer is None:
             self._timer = self._loop.call_at(stream.due, self._beat)
 
     def discard(self, stream: _Stream) -> None:
         self._streams.discard(stream)
-        stream.fall_silent()
+        stream.stop_sign_of_life()
 
     def _beat(self) -> None:
         now = self._loop.time()
@@ -171,7 +172,7 @@ class _Pulse:
 
 
 class _Stream:
-    """A streamed answer, which can tell for how long it had nothing to say."""
+    """A streamed answer, which knows since when it is silent."""
 
     def __init__(self, request: web.Request, encoder: StreamEncoder, settings: Settings) -> None:
         self.response = _EventStream(headers=SSE_HEADERS)
@@ -179,7 +180,7 @@ class _Stream:
         self._encoder = encoder
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        # When it last wrote anything, and anything that is an event.
+        # When anything was last written, and when an event was.
         self._wrote_at = self._event_at = self._loop.time()
         self._is_writing = False
         self.due = self._wrote_at + settings.keep_alive
@@ -193,7 +194,7 @@ class _Stream:
     async def fail(self, error: GatewayError) -> None:
         await self._send(self._encoder.fail(error, self._request[REQUEST_ID]), last=True)
 
-    def fall_silent(self) -> None:
+    def stop_sign_of_life(self) -> None:
         if self._sign_of_life is not None:
             self._sign_of_life.cancel()
 
@@ -208,8 +209,8 @@ class _Stream:
             self._wrote_at = self._loop.time()
 
     def look_alive(self, now: float) -> None:
-        """Give a sign of life if it is time for one, and find out when it will be time again. A
-        client that does not read what is there needs none."""
+        """Send a sign of life if one is due, and set when the next is. A client that does not read
+        what was written needs none."""
         silent_from = now if self._is_writing else self._wrote_at
         if silent_from + self._settings.keep_alive <= now:
             silent_from = now
@@ -217,7 +218,7 @@ class _Stream:
         self.due = silent_from + self._settings.keep_alive
 
     async def _give_sign_of_life(self, now: float) -> None:
-        with suppress(ConnectionError):  # the answer itself will notice
+        with suppress(ConnectionError):  # the next write of the answer raises it, too
             if now - self._event_at >= self._settings.heartbeat:
                 self._event_at = now
                 await self._send(self._encoder.heartbeat())

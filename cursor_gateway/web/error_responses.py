@@ -1,11 +1,11 @@
-"""What a client is told that gets no answer: in its own dialect, with its own status."""
+"""Error responses: in the dialect of the client, with the status that this client shows."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
 from cursor_gateway.dialects import DIALECTS, Dialect, chat, messages, responses
-from cursor_gateway.dialects.error_status import told
+from cursor_gateway.dialects.error_status import status_for
 from cursor_gateway.errors import (
     BodyTooLarge,
     GatewayError,
@@ -18,8 +18,8 @@ from cursor_gateway.web.delivery import RECORD, REQUEST_ID, json_response
 
 
 def dialect_of(request: web.Request) -> Dialect:
-    """Whose shape errors have, also those that come before any route is found. OpenAI's dialects
-    have one in common, and so do those who speak none."""
+    """The dialect in which this client gets errors, also before a route is found. OpenAI's dialects
+    share one shape, which clients of no dialect get, too."""
     path = request.path.removeprefix("/v1")
     is_anthropic = path.startswith(messages.PATH) or "anthropic-version" in request.headers
     return messages if is_anthropic else chat
@@ -29,14 +29,15 @@ def error_response(request: web.Request, error: GatewayError) -> web.Response:
     request[RECORD].failed(error)
     dialect = dialect_of(request)
     user_agent = request.headers.get("User-Agent", "")
-    answer = told(error, user_agent, is_anthropic=dialect is messages)
+    answer = status_for(error, user_agent, is_anthropic=dialect is messages)
     body = dialect.render_error(error, request[REQUEST_ID], answer.status)
     response = json_response(body, answer.status)
     response.headers.update(answer.headers)
     return response
 
 
-def translated(request: web.Request, error: web.HTTPException) -> GatewayError:
+def gateway_error(request: web.Request, error: web.HTTPException) -> GatewayError:
+    """aiohttp's own refusals as errors of the gateway, which have codes and hints."""
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return BodyTooLarge("The request body is too large.")
     if isinstance(error, web.HTTPMethodNotAllowed):

@@ -1,8 +1,8 @@
-"""What happens in the gateway, told as it happens, to as many as listen: `GET /v1/events`.
+"""Live events: `GET /v1/events` streams each change of the health and of the requests.
 
-A few times a second what is is compared with what was, once for all listeners. So a request on its
-way owes them nothing, and nothing is kept for one that reads slowly: it is told next what has
-changed since it was told last.
+A few times a second, one task compares the present state with the last one, for all listeners. So
+no request does any work for listeners, and nothing is queued for one that reads slowly: its next
+frames hold all that has changed since its last ones.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from cursor_gateway.journal.record import Record
 from cursor_gateway.journal.ring import Journal
 from cursor_gateway.web.delivery import SSE_HEADERS
 
-# Each holds a connection, and half a megabyte if it does not read.
+# A listener takes a connection, and half a megabyte of buffers if it does not read.
 MOST_LISTENERS = 100
-# How long one may read nothing of what is there for it.
+# A listener that has read nothing for so long is disconnected.
 STALLED_AFTER = 60.0
 
 _LOOKS_EVERY = 0.25
-# How many looks may pass without a word, before a sign of life.
+# After so many looks without a change, listeners get a sign of life.
 _SILENT_LOOKS = 60
 _SIGN_OF_LIFE = b": \n\n"
 
 
-class Events:
+class LiveEvents:
     def __init__(
         self,
         journal: Journal,
         state: Callable[[], dict[str, Any]],
-        prepare: Callable[[], Awaitable[None]],
+        refresh: Callable[[], Awaitable[None]],
         stopping: asyncio.Future[None],
     ) -> None:
         self._journal = journal
         self._state = state
-        # What must have been done for `state` to be true.
-        self._prepare = prepare
+        # Refreshes what `state` reports.
+        self._refresh = refresh
         self._stopping = stopping
         self._listeners = 0
         self._looking: asyncio.Task[None] | None = None
         self._changes = _Changes()
-        # Set when there is something to tell; then another one takes its place.
-        self._word = asyncio.Event()
+        # Set to wake all listeners; then a new event takes its place.
+        self._wake = asyncio.Event()
 
-    async def tell(self, request: web.Request) -> web.StreamResponse:
+    async def stream(self, request: web.Request) -> web.StreamResponse:
         if request.method == "HEAD":
             return web.Response(headers=SSE_HEADERS)
         if self._listeners >= MOST_LISTENERS:
@@ -59,18 +59,18 @@ class Events:
         try:
             response = web.StreamResponse(headers=SSE_HEADERS)
             await response.prepare(request)
-            await self._tell(request, response)
+            await self._write(request, response)
         finally:
             self._listeners -= 1
         return response
 
-    async def _tell(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def _write(self, request: web.Request, response: web.StreamResponse) -> None:
         seen = 0
         while not self._stopping.done():
             if self._looking is None or self._looking.done():
                 self._look()
                 self._looking = in_background(self._keep_looking(), "the look for events")
-            word = self._word
+            wake = self._wake
             frames, seen = self._changes.since(seen), self._changes.looks
             try:
                 async with asyncio.timeout(STALLED_AFTER):
@@ -79,44 +79,44 @@ class Events:
                 if request.transport is not None:
                     request.transport.abort()
                 raise ConnectionResetError("the listener does not read") from None
-            await word.wait()
+            await wake.wait()
 
     async def _keep_looking(self) -> None:
-        """For as long as anybody listens."""
+        """Look for changes for as long as anybody listens."""
         silent = 0
         try:
             while self._listeners:
                 await asyncio.wait({self._stopping}, timeout=_LOOKS_EVERY)
                 if self._stopping.done():
-                    return  # what the state is made of is being taken down
-                await self._prepare()
+                    return  # the parts whose state is reported are being closed
+                await self._refresh()
                 silent = 0 if self._look() else silent + 1
                 if silent % _SILENT_LOOKS == 0:
-                    self._say()
+                    self._wake_listeners()
         finally:
-            self._say()
+            self._wake_listeners()
 
     def _look(self) -> bool:
         return self._changes.look(self._state(), list(self._journal.listed()))
 
-    def _say(self) -> None:
-        self._word.set()
-        self._word = asyncio.Event()
+    def _wake_listeners(self) -> None:
+        self._wake.set()
+        self._wake = asyncio.Event()
 
 
 class _Changes:
-    """What is, and since which look it has been so."""
+    """The present state, and the number of the look at which each part of it last changed."""
 
     def __init__(self) -> None:
         self.looks = 0
         self._health: dict[str, Any] = {}
         self._health_since = 0
         self._records: dict[Record, tuple[tuple[int, str, str], int]] = {}
-        # By what the listener has seen, which is the same for nearly all.
+        # Frames by the last look that a listener has seen; it is the same for nearly all of them.
         self._frames: dict[int, bytes] = {}
 
     def look(self, health: dict[str, Any], records: Sequence[Record]) -> bool:
-        """Whether anything has changed."""
+        """Take the present state; whether anything has changed."""
         self.looks += 1
         self._frames.clear()
         if health != self._health:
@@ -128,7 +128,7 @@ class _Changes:
         return bool(self.since(self.looks - 1))
 
     def since(self, look: int) -> bytes:
-        """Frames for all that has changed after that look. Records are the oldest first."""
+        """Frames for all that has changed after that look, with the oldest records first."""
         if look not in self._frames:
             changed = [record for record, (_, since) in self._records.items() if since > look]
             frames = _frame("health", self._health) if self._health_since > look else b""

@@ -1,9 +1,9 @@
-"""What happens on a connection outside of any handler, and aiohttp would do otherwise.
+"""Three things on a connection, outside of any handler, that aiohttp would do otherwise.
 
-What is not even HTTP gets an error in our own shape: aiohttp's is plain text without a request id.
-An `Expect` would be answered before anybody could look at who asks, so aiohttp gets to see none.
-And whoever takes for ever to read its answer, which may hold an agent and its slot, is shown the
-door.
+What is not valid HTTP gets an error in our own shape; aiohttp's is plain text without a request id.
+aiohttp answers an `Expect` header before admission could check the request, so the header is taken
+away from it. And a client that does not read its answer within `total_timeout`, and holds an agent
+and its slot all the while, is disconnected.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from cursor_gateway.web.delivery import RECORD, json_response
 
 log = logging.getLogger(__name__)
 
-# What a client expects before it sends the body.
+# The request's `Expect` header.
 EXPECTED = web.RequestKey("expected", str)
 
 
 class _Connection(connections.Connection):
-    # The seconds that one answer may take, its reading included.
+    # How many seconds one answer may take, including the time in which the client reads it.
     total_timeout: float
-    # Runs while the client does not take what there is for it.
+    # Runs while the client does not read what was written.
     _unread: asyncio.TimerHandle | None = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._expect_no_reading()
+        self._stop_waiting_for_reader()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -42,23 +42,24 @@ class _Connection(connections.Connection):
         self._unread = self._loop.call_later(self._may_take(), self._cut_off)
 
     def resume_writing(self) -> None:
-        self._expect_no_reading()
+        self._stop_waiting_for_reader()
         super().resume_writing()
 
     def _may_take(self) -> float:
-        """What is left of the time for the answer, if one is under way."""
+        """How many seconds are left for the answer that is under way."""
         record = self._current_request.get(RECORD) if self._current_request else None
         return record.left_of(self.total_timeout) if record else self.total_timeout
 
     def _cut_off(self) -> None:
-        """Without a word, since nobody would read it. Whoever writes is cancelled by this."""
+        """Disconnect without an error frame, since the client reads nothing. This cancels the
+        handler that writes."""
         if (request := self._current_request) is not None and (record := request.get(RECORD)):
             record.left()
             log.info("request %s: its client stopped reading (total_timeout)", record.id)
         if self.transport is not None:
             self.transport.abort()
 
-    def _expect_no_reading(self) -> None:
+    def _stop_waiting_for_reader(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None

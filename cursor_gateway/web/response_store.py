@@ -1,5 +1,5 @@
-"""Finished responses that clients may refer back to: in memory only, bounded, and each for the
-caller alone who got it."""
+"""Finished responses that clients may refer back to: in memory only, bounded, and each visible only
+to the caller who got it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import orjson
 # A caller and the id of a response.
 Key = tuple[str, str]
 
-# So many that only what is hardly text at all costs more than its length.
+# Parsing one value takes as long as this many bytes of text. Only what is hardly text costs more
+# than its length.
 _BYTES_PER_VALUE = 20
 
 
 class ResponseStore:
-    """JSON values under ids. What was not used for longest makes room for what is new.
+    """JSON values by id. The least recently used ones make room for new ones.
 
-    Values are kept as JSON text: its length is known, and nobody can change them.
+    Values are stored as JSON text: its length is known, and no caller can change it.
     """
 
     def __init__(self, max_bytes: int, max_count: int = 1000) -> None:
@@ -28,11 +29,11 @@ class ResponseStore:
         self._bytes = 0
 
     def of(self, caller: str) -> ResponsesOf:
-        """What this caller has here; for anybody else it does not exist."""
+        """The view of one caller, to whom the responses of others do not exist."""
         return ResponsesOf(self, caller)
 
     def get(self, key: Key) -> Any:
-        """The value, or None where it is gone or never was."""
+        """The value, or None if it is gone or never was."""
         if key not in self._values:
             return None
         self._values.move_to_end(key)
@@ -69,6 +70,6 @@ class ResponsesOf:
 
 
 def _cost(packed: bytes) -> int:
-    """Its length; or the time that many values take to be read, which a request may ask of all that
-    is kept at once, in bytes of text that take as long."""
+    """The length of the text, or more if it holds so many values that parsing it takes longer than
+    its length suggests: one request may refer to everything that is stored."""
     return max(len(packed), _BYTES_PER_VALUE * sum(map(packed.count, (b",", b"[", b"{"))))

@@ -127,7 +127,7 @@ async def test_headers_without_end_and_redirects_in_a_circle_end(
 async def test_a_server_that_does_not_let_us_leave_is_left(
     mcp: Mcp, bridged: Bridged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "FAREWELL", 0.2)
+    monkeypatch.setattr(http, "DELETE_SECONDS", 0.2)
     monkeypatch.setattr(connection, "CHECK_EVERY", 0.1)
     monkeypatch.setattr(connection, "CHECK_TIMEOUT", 0.2)
     async with rogue(mcp, "clings"), bridged() as client:
@@ -171,7 +171,7 @@ async def test_a_flood_across_http_is_held_up(
 async def test_a_server_that_asks_and_never_listens_does_not_pile_up_answers(
     mcp: Mcp, bridged: Bridged, paces: type[Counted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_stream, "UNASKED_PER_SECOND", 1_000_000)
+    monkeypatch.setattr(bounded_stream, "UNSOLICITED_PER_SECOND", 1_000_000)
     mcp.add("asks", "asks")
     async with bridged() as client:
         before = len(asyncio.all_tasks())

@@ -116,7 +116,7 @@ async def test_a_killed_server_is_back_soon(mcp: Mcp, bridged: Bridged) -> None:
 async def test_a_server_that_does_not_come_back_says_why_and_takes_its_tools_along(
     mcp: Mcp, bridged: Bridged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(server, "RECONNECT_PATIENCE", 0.5)
+    monkeypatch.setattr(server, "RECONNECT_SECONDS", 0.5)
     program = tmp_path / "server"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_SERVER}"\n')
     program.chmod(0o755)

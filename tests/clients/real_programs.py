@@ -163,7 +163,7 @@ async def test_codex_that_tries_a_websocket_goes_on_over_http_at_once(
     user = await desk(program, client, tmp_path)
     with (user.home / ".codex" / "config.toml").open("a") as config:
         config.write("supports_websockets = true\n")
-    with caplog.at_level("INFO", "cursor_gateway.web.server"):
+    with caplog.at_level("INFO", "cursor_gateway.web.middleware"):
         output = await user.run("[[text:The answer is ]][[text:forty-two.]]")
     assert "The answer is forty-two." in output
     assert sum("GET /v1/responses 426" in record.message for record in caplog.records) == 1
@@ -177,7 +177,7 @@ async def test_claude_code_shows_a_wrong_key_at_once(
     # The gateway got a key after the client was set up; `setup` itself refuses to go without it.
     async with start() as client:
         user = await desk(program, client, tmp_path)
-    with caplog.at_level("INFO", "cursor_gateway.web.server"):
+    with caplog.at_level("INFO", "cursor_gateway.web.middleware"):
         async with start(api_key="another", port=client.server.port):
             output = await user.run("Hello", may_fail=True)
     assert "Invalid API key" in output or "Not logged in" in output

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cursor_gateway.config_files import Unreadable, format_of
-from cursor_gateway.config_files.edits import IfMissing, goes_on, identity
+from cursor_gateway.config_files.edits import IfMissing, identity, merges_with
 
 NAMES = st.sampled_from(["a", "b", "c", "model", "two words", "ü"])
 SCALARS = st.one_of(st.integers(-9, 9), st.booleans(), st.text("ab#:'\" {}[],\\ü-", max_size=6))
@@ -31,7 +31,7 @@ OBJECTS = st.dictionaries(NAMES, VALUES, max_size=4)
 
 def merged(before: Any, wanted: Any) -> Any:
     """What setting `wanted` means, on plain values."""
-    if not goes_on(before, wanted):
+    if not merges_with(before, wanted):
         return wanted
     if isinstance(wanted, dict):
         return before | {

@@ -10,7 +10,7 @@ from cursor_gateway.core.client_habits import (
     TOGETHER,
     ends_the_task,
     is_reminder,
-    restored,
+    with_calls_from_text,
     without_seal,
     without_thoughts,
 )
@@ -91,7 +91,7 @@ def calling(*ids: str) -> str:
 
 def test_calls_that_are_retold_in_words_are_calls() -> None:
     told = (user("Hi"), assistant(f"Looking.\n{calling(ONE)}"), user("Observation:\n1"))
-    assert restored(told) == (
+    assert with_calls_from_text(told) == (
         user("Hi"),
         assistant("Looking.\n", ToolCall(ONE, "", "{}")),
         user(ToolResult(ONE, (Text("1"),))),
@@ -100,7 +100,7 @@ def test_calls_that_are_retold_in_words_are_calls() -> None:
 
 def test_results_that_are_told_together_stay_together() -> None:
     told = (assistant("Two.", calling(ONE, TWO)), user("Observation:\n2\n3"))
-    assert restored(told)[1] == user(
+    assert with_calls_from_text(told)[1] == user(
         ToolResult(ONE, (Text("2\n3"),)), ToolResult(TWO, (Text(TOGETHER),))
     )
 
@@ -121,7 +121,7 @@ def test_results_that_are_told_together_stay_together() -> None:
     ],
 )
 def test_what_is_not_surely_a_call_and_its_result_stays_words(told: tuple[Message, ...]) -> None:
-    assert restored(told) == told
+    assert with_calls_from_text(told) == told
 
 
 def spec(name: str, description: str = "") -> ToolSpec:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from cursor_gateway.agents.model_families import MODEL_FAMILIES
 from cursor_gateway.core.models import Model, checked, resolve
 from cursor_gateway.errors import ModelNotFound
 
@@ -29,11 +30,11 @@ MODELS = (
 )
 def test_a_model_is_found_by_id_name_alias_and_behind_a_provider(wanted: str, found: str) -> None:
     aliases = {"fast": "composer-2.5", "nice": "GPT-5.5 High"}
-    assert resolve(wanted, MODELS, aliases) == found
+    assert resolve(wanted, MODELS, aliases, MODEL_FAMILIES) == found
 
 
 def test_auto_needs_no_list() -> None:
-    assert resolve("auto", (), {}) == "auto"
+    assert resolve("auto", (), {}, MODEL_FAMILIES) == "auto"
 
 
 CLAUDES = (
@@ -59,20 +60,20 @@ def test_a_claude_stands_for_its_family_and_for_nothing_else(
     wanted: str, found: str | None
 ) -> None:
     if found:
-        assert resolve(wanted, CLAUDES, {}) == found
+        assert resolve(wanted, CLAUDES, {}, MODEL_FAMILIES) == found
         return
     with pytest.raises(ModelNotFound):
-        resolve(wanted, CLAUDES, {})
+        resolve(wanted, CLAUDES, {}, MODEL_FAMILIES)
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_three() -> None:
     with pytest.raises(
         ModelNotFound, match=r"composer-2\.5.*auto|nearest are composer-2\.5"
     ) as info:
-        resolve("composer-2", MODELS, {})
+        resolve("composer-2", MODELS, {}, MODEL_FAMILIES)
     assert str(info.value).count(",") == 2
     with pytest.raises(ModelNotFound):
-        resolve("x" * 10_000, MODELS, {})
+        resolve("x" * 10_000, MODELS, {}, MODEL_FAMILIES)
 
 
 @pytest.mark.parametrize("model", ["--force", "", "a b", "x\n", "-", "é"])
@@ -87,4 +88,4 @@ def test_parameters_in_brackets_are_part_of_an_id() -> None:
 
 def test_a_name_of_great_length_is_not_looked_up_at_length() -> None:
     with pytest.raises(ModelNotFound, match=r"There is no model '/+…'"):
-        resolve("/" * 1_000_000, MODELS, {})
+        resolve("/" * 1_000_000, MODELS, {}, MODEL_FAMILIES)

@@ -70,7 +70,7 @@ def test_another_run_goes_on_after_what_the_client_has_got_only() -> None:
     seams.begin()
     seams.speaks()
     assert seams.joined("first") == "first"
-    seams.told()
+    seams.sent()
     seams.joined("dropped\n")
     seams.begin()
     seams.speaks()

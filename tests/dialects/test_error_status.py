@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from cursor_gateway.dialects import chat, messages
-from cursor_gateway.dialects.error_status import HABITS, OFTEN, SDKS, Told, habit_of, told
+from cursor_gateway.dialects.error_status import (
+    HABITS,
+    OFTEN,
+    SDKS,
+    ErrorStatus,
+    habit_of,
+    status_for,
+)
 from cursor_gateway.errors import (
     AgentFailed,
     CursorUnreachable,
@@ -32,8 +39,8 @@ SDK_AGENTS = ("OpenAI/Python 3.49.0", "AsyncOpenAI/Python 3.49.0", "OpenAI/JS 6.
 FINAL = {"x-should-retry": "false"}
 
 
-def told_in_chat(error: GatewayError, user_agent: str) -> Told:
-    return told(error, user_agent, is_anthropic=False)
+def told_in_chat(error: GatewayError, user_agent: str) -> ErrorStatus:
+    return status_for(error, user_agent, is_anthropic=False)
 
 
 @pytest.mark.parametrize("user_agent", AGENTS)
@@ -55,21 +62,21 @@ def test_who_repeats_for_the_words_in_a_body_does_it_in_no_time(user_agent: str)
 
 @pytest.mark.parametrize("user_agent", SDK_AGENTS)
 def test_official_sdks_keep_their_types(user_agent: str) -> None:
-    assert told_in_chat(QuotaExceeded("x"), user_agent) == Told(429, FINAL)
-    assert told_in_chat(PlanRequired("x"), user_agent) == Told(402, FINAL)
-    assert told_in_chat(AgentFailed("x").again("Twice.", 1), user_agent) == Told(502, FINAL)
+    assert told_in_chat(QuotaExceeded("x"), user_agent) == ErrorStatus(429, FINAL)
+    assert told_in_chat(PlanRequired("x"), user_agent) == ErrorStatus(402, FINAL)
+    assert told_in_chat(AgentFailed("x").again("Twice.", 1), user_agent) == ErrorStatus(502, FINAL)
 
 
 def test_who_asks_again_and_again_does_not_know_the_header() -> None:
     often = QuotaExceeded("x").again("", OFTEN)
     assert told_in_chat(often, SDK_AGENTS[0]).status == 400
-    assert told(often, CLAUDE, is_anthropic=True).status == 422
+    assert status_for(often, CLAUDE, is_anthropic=True).status == 422
     assert told_in_chat(NotAuthenticated("x").again("", OFTEN), SDK_AGENTS[0]).status == 401
 
 
 @pytest.mark.parametrize("user_agent", [*AGENTS, *SDK_AGENTS])
 def test_what_may_pass_says_when_to_everybody(user_agent: str) -> None:
-    assert told_in_chat(AgentFailed("x"), user_agent) == Told(502, {"Retry-After": "5"})
+    assert told_in_chat(AgentFailed("x"), user_agent) == ErrorStatus(502, {"Retry-After": "5"})
 
 
 def test_codex_shows_nothing_but_a_400_at_once() -> None:
@@ -83,11 +90,11 @@ def test_codex_is_told_of_a_websocket_what_makes_it_go_on_over_http() -> None:
 
 
 def test_a_401_is_a_403_for_anthropics_clients() -> None:
-    assert told(NotAuthenticated("x"), CLAUDE, is_anthropic=True) == Told(403, FINAL)
+    assert status_for(NotAuthenticated("x"), CLAUDE, is_anthropic=True) == ErrorStatus(403, FINAL)
 
 
 def test_a_fault_of_the_gateway_is_a_500_for_everybody() -> None:
-    assert told_in_chat(GatewayError("x"), OPENCODE) == Told(500, {})
+    assert told_in_chat(GatewayError("x"), OPENCODE) == ErrorStatus(500, {})
 
 
 def test_each_client_has_one_habit() -> None:

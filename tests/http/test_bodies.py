@@ -193,7 +193,7 @@ async def test_who_leaves_while_waiting_for_a_turn_stops_nobody() -> None:
 # A body whose parsing the memory does not suffice for, in a process that may not have more.
 WITHOUT_MEMORY = """
 import resource, sys
-from cursor_gateway.body import parse_body
+from cursor_gateway.web.body import parse_body
 from cursor_gateway.errors import NoMemory
 body = b'{"messages":[' + b",".join([b'{"role":"user","content":"%b"}' % (b"x" * 200)] * 100_000)
 body += b"]}"

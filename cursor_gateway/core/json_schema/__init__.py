@@ -1,12 +1,13 @@
 """Law: JSON Schema, drafts 4 to 2020-12, in a bounded number of steps.
 
-Schema and document come from strangers, and nothing else runs while one is held against the other.
-So every subschema that is tried, every name, item and character that is looked at is a step, and
-there are only so many. Reading a schema takes linear time. Why this is not left to a library:
-docs/decisions/0016-json-schema.md.
+Anybody may send a schema and a document, and nothing else runs while one is checked against the
+other. So every subschema that is tried, and every name, item and character that is looked at, is a
+step, and the number of steps is limited. Reading a schema takes linear time. Why this is not left
+to a library: docs/decisions/0016-json-schema.md.
 
-The keywords of the drafts do not contradict each other, so all are known at once. A keyword that
-does not have its shape is not checked, and neither is `format`. A remote `$ref` is never fetched.
+The keywords of the drafts do not contradict each other, so all drafts are checked at once. A
+keyword whose value does not have the right shape is not checked, and neither is `format`. A remote
+`$ref` is never fetched.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ __all__ = [
     "sentence",
 ]
 
-# A larger schema is read anew each time: many of them would fill the memory.
-_NODES_TO_REMEMBER = 5_000
+# A larger schema is not cached but read each time: many of them would fill the memory.
+_NODES_TO_CACHE = 5_000
 _MAX_VIOLATIONS = 100
 
 
@@ -60,13 +61,13 @@ class _Written:
 
 def read(schema: Mapping[str, Any]) -> Schema:
     """Raises NotJudged for a schema that is too large."""
-    if nodes_within(schema) > _NODES_TO_REMEMBER:
+    if nodes_within(schema) > _NODES_TO_CACHE:
         return Schema(schema)
-    return _remembered(_Written(to_json(schema), schema))
+    return _cached(_Written(to_json(schema), schema))
 
 
 @lru_cache(maxsize=32)
-def _remembered(written: _Written) -> Schema:
+def _cached(written: _Written) -> Schema:
     return Schema(written.schema)
 
 
@@ -78,8 +79,8 @@ def first_violation(
     below: tuple[str, ...] = (),
     counts: Callable[[Violation], bool] = lambda _: True,
 ) -> Violation | None:
-    """The first violation that counts of the schema, or of the part of it `below` these keys; or
-    the hundredth, since nobody looks through a million. Raises NotJudged."""
+    """The first violation for which `counts` is true, of the schema or of the part of it `below`
+    these keys. The search ends with the hundredth violation. Raises NotJudged."""
     nodes_within(document, steps.left)
     part: Any = schema.root
     for key in below:

@@ -45,8 +45,8 @@ def _type(run: Evaluation, wanted: Any, value: Any, place: Place, schema: Given)
 
 
 def _equal_text(value: Any, steps: Steps) -> str:
-    """The same text for equal values only: 1 is 1.0, but not true. Compared as text, because
-    nobody can make many texts with the same hash."""
+    """The same text for equal values only: 1 is 1.0, but not true. Values are compared as text,
+    because nobody can make many texts with the same hash."""
     pieces: list[str] = []
 
     def write(value: Any) -> None:
@@ -105,7 +105,7 @@ def _is_no_multiple(value: Any, factor: Any) -> bool:
         quotient = value / factor
         return bool(int(quotient) != quotient)
     except (OverflowError, ValueError):
-        return False  # a quotient without bounds: nobody can say
+        return False  # the quotient is not finite, so it cannot be checked
 
 
 def _size(keyword: str, kind: type, exceeds: Callable[[Any, Any], bool]) -> Check:
@@ -117,7 +117,7 @@ def _size(keyword: str, kind: type, exceeds: Callable[[Any, Any], bool]) -> Chec
 
 
 def _pattern(run: Evaluation, wanted: Any, value: Any, place: Place, schema: Given) -> Violations:
-    """A pattern that is none here (JavaScript knows others) counts as met."""
+    """A pattern that RE2 does not know (JavaScript has more) counts as met."""
     if isinstance(value, str) and occurs(wanted, value, run.steps) is False:
         yield Violation(place.path, "pattern", wanted, value)
 
@@ -149,7 +149,7 @@ def _pattern_properties(
 
 
 def _additional(run: Evaluation, schema: Given, value: Given) -> list[str]:
-    """The names that `properties` and `patternProperties` do not know, as far as can be said."""
+    """The names that neither `properties` nor `patternProperties` covers, as far as RE2 can say."""
     named, patterns = schema.get("properties"), schema.get("patternProperties")
     run.steps.take(len(value))
     names = [name for name in value if not isinstance(named, dict) or name not in named]
@@ -191,7 +191,7 @@ def _required(run: Evaluation, wanted: Any, value: Any, place: Place, schema: Gi
 def _dependencies(
     run: Evaluation, wanted: Any, value: Any, place: Place, schema: Given
 ) -> Violations:
-    """`dependencies`, and the two that came of it."""
+    """`dependencies`, `dependentRequired` and `dependentSchemas`."""
     if not isinstance(value, dict):
         return
     run.steps.take(len(wanted))

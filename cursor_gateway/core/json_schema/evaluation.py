@@ -9,8 +9,8 @@ from cursor_gateway.core.json_schema.limits import Steps, TooDeep
 from cursor_gateway.core.json_schema.paths import Path
 from cursor_gateway.core.json_schema.schema import Schema
 
-# Of subschemas that are tried within each other: more than a document has levels, as references
-# lead from one to the next at the same level.
+# How deep subschemas may be nested while they are tried. This is more than the levels of a
+# document, since references lead from one subschema to the next at the same level.
 _MAX_DEPTH = 200
 
 
@@ -22,7 +22,7 @@ class Violation(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where in the document and in the schema's resources somebody is."""
+    """A place in the document and in the schema's resources."""
 
     path: Path = None
     base: str = ""
@@ -38,7 +38,7 @@ Check = Callable[["Evaluation", Any, Any, Place, Mapping[str, Any]], Iterator[Vi
 
 
 class Evaluation:
-    """A document that is held against a schema."""
+    """The check of a document against a schema."""
 
     def __init__(self, schema: Schema, checks: Mapping[str, Check], steps: Steps) -> None:
         self.schema = schema

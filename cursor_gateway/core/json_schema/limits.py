@@ -6,14 +6,15 @@ from typing import Any
 
 from cursor_gateway.core.json_text import MAX_DEPTH
 
-# Far beyond what models and their providers take; what is measured so is safe to recurse into.
+# Far beyond what models and their providers accept. Values within this limit are safe to recurse
+# into.
 MAX_NODES = 50_000
 # About a fifth of a second.
 MAX_STEPS = 200_000
 
 
 class NotJudged(Exception):
-    """Whether a document fits its schema cannot be said here; the message says why."""
+    """It cannot be decided whether a document fits its schema; the message says why."""
 
 
 class TooExpensive(NotJudged):
@@ -32,7 +33,7 @@ class Unresolvable(NotJudged):
 
 
 class Steps:
-    """What may still be done; each is about a microsecond."""
+    """The steps that are left; each takes about a microsecond."""
 
     def __init__(self, left: int = MAX_STEPS) -> None:
         self.left = left

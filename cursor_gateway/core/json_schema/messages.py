@@ -1,4 +1,4 @@
-"""What is wrong with a document, in one sentence, for the model that wrote it."""
+"""A violation in one sentence, for the model that wrote the document."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def keys_of(path: Path) -> list[str | int]:
 
 
 def json_path(path: Path) -> str:
-    """As people write it: `people[0].name`."""
+    """The path as people write it: `people[0].name`."""
     shown = "".join(
         f"[{key}]"
         if isinstance(key, int)

@@ -1,4 +1,4 @@
-"""Regular expressions of strangers, searched in linear time.
+"""Regular expressions that anybody may have written, searched in linear time.
 
 RE2 does not backtrack: a search takes as many steps as the text and the compiled pattern are long.
 It knows neither look-around nor back references; such a pattern cannot be judged here.
@@ -11,12 +11,12 @@ from typing import Any
 
 from cursor_gateway.core.json_schema.limits import Steps
 
-# What one compiled pattern may take of memory; a longer or larger pattern is not judged.
+# The memory that one compiled pattern may take. A longer or larger pattern is not checked.
 _PATTERN_BYTES = 256 * 1024
 _LONGEST_PATTERN = 1000
 _PATTERNS_IN_MEMORY = 256
-# A step is about a microsecond: a pattern that RE2 refuses has cost so many, a search one for so
-# many characters and instructions.
+# A step is about a microsecond. A pattern that RE2 refuses costs so many steps, and a search costs
+# one step for so many characters times instructions.
 _REFUSED = 10_000
 _SEARCHED_IN_A_STEP = 500
 _JAVASCRIPT_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
@@ -25,7 +25,7 @@ _compiled: dict[str, Any] = {}
 
 
 def occurs(pattern: str, text: str, steps: Steps) -> bool | None:
-    """Whether `pattern` occurs in `text`; None where that cannot be said."""
+    """Whether `pattern` occurs in `text`; None if RE2 cannot say."""
     steps.take()
     if len(pattern) > _LONGEST_PATTERN:
         return None
@@ -42,7 +42,7 @@ def occurs(pattern: str, text: str, steps: Steps) -> bool | None:
 
 
 def _compile(pattern: str) -> Any:
-    # Imported here: only schemas with patterns need it.
+    # Only schemas with patterns need RE2, so it is imported late.
     import re2
 
     options = re2.Options()

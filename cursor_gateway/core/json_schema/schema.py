@@ -14,24 +14,24 @@ _LONGEST_REFERENCE = 1000
 
 
 class Schema:
-    """A schema, read. Whoever makes one has measured it with `nodes_within`."""
+    """A schema that was read. Its maker has checked its size with `nodes_within`."""
 
     def __init__(self, schema: Any) -> None:
-        # The first keyword that does not have its shape, in words.
+        # A sentence about the first keyword whose value does not have the right shape.
         self.problem = ""
         self.root = schema
         dialect = schema.get("$schema") if isinstance(schema, dict) else None
         draft = dialect if isinstance(dialect, str) else ""
         self._id = "id" if "draft-03" in draft or "draft-04" in draft else "$id"
         self._ref_stands_alone = "draft-0" in draft
-        # Its `required` and `type` have other shapes.
+        # In draft 3, `required` and `type` have other shapes.
         self._is_draft_3 = "draft-03" in draft
-        # By identity: the schema is kept, so nobody else gets the same.
+        # Subschemas by their `id()`. The schema stays alive, so no other object gets the same one.
         self._nodes: dict[int, tuple[str, list[tuple[str, Any]]]] = {}
         self._resources: dict[str, Any] = {"": schema}
         self._anchors: dict[tuple[str, str], Any] = {}
         self._dynamic: set[tuple[str, str]] = set()
-        # What the checks of single keywords have worked out, by the identity of a keyword's value.
+        # Results that checks reuse, by the `id()` of a keyword's value.
         self.memory: dict[int, Any] = {}
         self._found: dict[tuple[str, str], tuple[Any, str]] = {}
         self._read(schema, "")
@@ -39,7 +39,7 @@ class Schema:
     def node(self, schema: Any, base: str) -> tuple[str, list[tuple[str, Any]]]:
         """The base of a subschema's references, and its keywords that can be checked."""
         if id(schema) not in self._nodes:
-            self._read(schema, base)  # it stands where only a reference leads
+            self._read(schema, base)  # only a reference leads to it
         return self._nodes[id(schema)]
 
     def _read(self, schema: Any, base: str) -> None:
@@ -73,7 +73,7 @@ class Schema:
             self.problem = f"{where}`{name}` must be {SHAPES[name].words}"
 
     def _entered(self, schema: Mapping[str, Any], base: str) -> str:
-        """The base below `schema`, whose names are remembered."""
+        """The base below `schema`. Its ids and anchors are stored."""
         own = schema.get(self._id)
         if isinstance(own, str) and not (self._ref_stands_alone and "$ref" in schema):
             uri, fragment = _parted(base, own)
@@ -124,8 +124,8 @@ class Schema:
 
 
 def _parted(base: str, reference: str) -> tuple[str, str]:
-    """The resource and the place in it that `reference` means; it leads nowhere if it is no URI,
-    or so long that joining many of them would take its time."""
+    """The resource and the place in it that `reference` means. A reference that is no URI leads
+    nowhere, and so does one that is so long that joining many of them would take long."""
     if len(base) + len(reference) > _LONGEST_REFERENCE:
         return reference, ""
     if reference.startswith("#"):

@@ -8,8 +8,8 @@ from typing import Any
 
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
-# The schemas in a keyword's value with their name or position in it, if it is not itself the
-# schema; None if the value is not of the shape.
+# The schemas in a keyword's value, each with its name or position (None if the value itself is the
+# schema); None instead of all of them if the value does not have the shape.
 Subschemas = Iterable[tuple[str | int | None, Any]] | None
 
 
@@ -99,7 +99,7 @@ SHAPES: dict[str, Shape] = {
     "dependencies": Shape("an object of schemas or lists of strings", _dependencies),
     "items": _ITEMS,
     "multipleOf": _POSITIVE,
-    # In draft 4, true or false: whether the minimum itself is allowed.
+    # In draft 4 these are true or false, and say whether the limit itself is excluded.
     **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), _LIMIT),
     **dict.fromkeys(("minimum", "maximum"), _NUMBER),
     **dict.fromkeys(

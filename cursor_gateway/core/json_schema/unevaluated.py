@@ -1,7 +1,7 @@
 """`unevaluatedProperties` and `unevaluatedItems`: what no other keyword has looked at.
 
-Which ones have, is found anew from the schema, with steps counted like all others: so nothing need
-be remembered while a schema without these two is checked.
+Which keywords have looked at a value is derived from the schema again, with steps counted like all
+others. So a schema without these two costs nothing more.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _seen_names(run: Evaluation, schema: Mapping[str, Any], value: Mapping[str, 
     seen: Seen = {name for name in value if isinstance(properties, dict) and name in properties}
     for pattern in patterns if isinstance(patterns, dict) else ():
         run.steps.take()
-        # Where nobody can say whether a pattern occurs, the name is left alone.
+        # A name counts as seen if RE2 cannot say whether the pattern occurs in it.
         seen |= {name for name in value if occurs(pattern, name, run.steps) is not False}
     return seen
 
@@ -63,7 +63,7 @@ def _seen_positions(
 
 
 def _seen_by_others(run: Evaluation, schema: Mapping[str, Any], value: Any, place: Place) -> Seen:
-    """By the schemas that `schema` names for the same value, as far as the value fits them."""
+    """What the schemas have seen that `schema` names for the same value and that the value fits."""
     seen: Seen = set()
     for inner, there in _named_for_the_same(run, schema, value, place):
         if isinstance(inner, dict) and run.holds(inner, value, there):

@@ -1,8 +1,6 @@
-"""What the gateway shows of its work: `/v1/requests` to pages, `/metrics` to Prometheus."""
+"""The journal over HTTP: `/v1/requests` for pages, `/metrics` for Prometheus."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from aiohttp import web
 
@@ -10,15 +8,14 @@ from cursor_gateway.errors import InvalidRequest, RequestNotFound
 from cursor_gateway.gateway import Gateway
 from cursor_gateway.journal.metrics import CONTENT_TYPE, Given
 from cursor_gateway.journal.ring import RECENT, Journal
+from cursor_gateway.web.admission import Admission
 from cursor_gateway.web.curl import as_curl
 from cursor_gateway.web.delivery import json_response
 
 LISTED = 100
 
 
-def journal_routes(
-    journal: Journal, gateway: Gateway, needs_key: Callable[[], bool]
-) -> list[web.RouteDef]:
+def journal_routes(journal: Journal, gateway: Gateway, admission: Admission) -> list[web.RouteDef]:
     async def list_requests(request: web.Request) -> web.Response:
         limit = _limit(request.query.get("limit", str(LISTED)))
         records = [record for _, record in zip(range(limit), journal.listed(), strict=False)]
@@ -28,11 +25,11 @@ def journal_routes(
         record = journal.find(request.match_info["id"])
         if record is None:
             raise RequestNotFound(f"Not among the running and the last {RECENT} requests.")
-        curl = as_curl(record, str(request.url.origin()), with_key=needs_key())
+        curl = as_curl(record, str(request.url.origin()), with_key=admission.needs_key)
         return json_response(record.as_json() | record.words() | {"curl": curl})
 
     async def measure(request: web.Request) -> web.Response:
-        text = journal.measured(_gauges(gateway))
+        text = journal.metrics_text(_gauges(gateway))
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     return [

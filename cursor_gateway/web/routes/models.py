@@ -16,7 +16,7 @@ from cursor_gateway.web.error_responses import dialect_of
 
 
 def model_routes(prefix: str, account: Account) -> list[web.RouteDef]:
-    # Nobody knows when a model was made, and clients insist on a time.
+    # The agent does not say when a model was made, and clients insist on a time.
     since = int(time.time())
 
     async def list_models(request: web.Request) -> web.Response:

@@ -7,7 +7,7 @@ with the key where there is one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from cursor_gateway.account import Account
 from cursor_gateway.clients.client import KEY_PLACEHOLDER, NO_KEY, Client, Env, Target
 from cursor_gateway.core.models import Model
 from cursor_gateway.errors import GatewayError
+from cursor_gateway.web.admission import Admission
 from cursor_gateway.web.delivery import json_response
 
 _FOLDER = Path(__file__).parents[1] / "page"
@@ -26,12 +27,12 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Path -> file. Only these are served, whatever else a path may lead to.
+# Path -> file. No other file is served, whatever a path may lead to.
 FILES: Mapping[str, Path] = {
     "/": _FOLDER / "index.html",
     **{f"/page/{file.name}": file for file in sorted(_FOLDER.iterdir()) if file.suffix in _TYPES},
 }
-# What a browser from elsewhere is asked for; any name, and the key as password.
+# A browser on another machine asks its user for any name, and for the key as the password.
 SIGN_IN = 'Basic realm="cursor-gateway, the key as password", charset="UTF-8"'
 
 _POLICY = {
@@ -43,7 +44,7 @@ _POLICY = {
     "base-uri": "'none'",
     "form-action": "'none'",
     "frame-ancestors": "'none'",
-    # What came with a request can become markup nowhere, not even by mistake.
+    # The browser refuses to turn any text into markup, even if the page did so by mistake.
     "require-trusted-types-for": "'script'",
     "trusted-types": "'none'",
 }
@@ -57,9 +58,9 @@ _HEADERS = {
 }
 
 
-def page_routes(account: Account, env: Env, needs_key: Callable[[], bool]) -> list[web.RouteDef]:
+def page_routes(account: Account, env: Env, admission: Admission) -> list[web.RouteDef]:
     async def list_clients(request: web.Request) -> web.Response:
-        key = KEY_PLACEHOLDER if needs_key() else NO_KEY
+        key = KEY_PLACEHOLDER if admission.needs_key else NO_KEY
         base_url, models = f"{request.url.origin()}/v1", await _listed(account)
         clients = await asyncio.to_thread(_clients, base_url, models, key, env)
         return json_response({"object": "list", "data": clients, "key": key})

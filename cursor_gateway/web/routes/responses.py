@@ -1,4 +1,4 @@
-"""Responses that are kept: shown, listed and forgotten by their ids."""
+"""Stored responses: shown, listed and deleted by their ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cursor_gateway.web.delivery import json_response
 from cursor_gateway.web.response_store import ResponsesOf, ResponseStore
 
 
-def kept_routes(prefix: str, store: ResponseStore) -> list[web.RouteDef]:
+def response_routes(prefix: str, store: ResponseStore) -> list[web.RouteDef]:
     def own(request: web.Request) -> ResponsesOf:
         return store.of(caller_of(request.headers))
 
@@ -21,10 +21,10 @@ def kept_routes(prefix: str, store: ResponseStore) -> list[web.RouteDef]:
             raise UnsupportedParameter("A kept response comes whole.", param="stream")
         return json_response(find_record(own(request), request.match_info["id"])["response"])
 
-    async def forget_response(request: web.Request) -> web.Response:
-        response_id, kept = request.match_info["id"], own(request)
-        find_record(kept, response_id)
-        kept.remove(response_id)
+    async def delete_response(request: web.Request) -> web.Response:
+        response_id, stored = request.match_info["id"], own(request)
+        find_record(stored, response_id)
+        stored.remove(response_id)
         return json_response({"id": response_id, "object": "response", "deleted": True})
 
     async def list_input_items(request: web.Request) -> web.Response:
@@ -35,6 +35,6 @@ def kept_routes(prefix: str, store: ResponseStore) -> list[web.RouteDef]:
     one = prefix + responses.PATH + "/{id}"
     return [
         web.get(one, show_response),
-        web.delete(one, forget_response),
+        web.delete(one, delete_response),
         web.get(f"{one}/input_items", list_input_items),
     ]

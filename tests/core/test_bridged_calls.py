@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from cursor_gateway.core import turn as turns
-from cursor_gateway.core.bridged_calls import Errands
+from cursor_gateway.core.bridged_calls import BridgedCalls
 from cursor_gateway.core.conversation import (
     Conversation,
     Message,
@@ -124,7 +124,7 @@ def test_there_is_an_end_to_errands() -> None:
 
 
 def test_what_was_done_beside_a_call_is_woven_in_where_it_was() -> None:
-    errands = Errands()
+    errands = BridgedCalls()
     ours, theirs = ToolCall("1", "mcp__notes__echo", "{}"), ToolCall("2", "bash", "{}")
     done, answer = ToolResult("1", (Text("noted"),)), ToolResult("2", (Text("a.txt"),))
     errands.remember("me", ["2"], [ours], [done])
@@ -132,19 +132,19 @@ def test_what_was_done_beside_a_call_is_woven_in_where_it_was() -> None:
     conversation = Conversation(
         "auto", (asked, Message("assistant", (theirs,)), Message("user", (answer,)))
     )
-    assert errands.woven("me", conversation).messages == (
+    assert errands.with_bridged_results("me", conversation).messages == (
         asked,
         Message("assistant", (theirs, ours)),
         Message("user", (done, answer)),
     )
     unfinished = Conversation("auto", conversation.messages[:2])
-    assert errands.woven("me", unfinished) == unfinished
-    assert errands.woven("another", conversation) == conversation
-    assert Errands().woven("me", conversation) == conversation
+    assert errands.with_bridged_results("me", unfinished) == unfinished
+    assert errands.with_bridged_results("another", conversation) == conversation
+    assert BridgedCalls().with_bridged_results("me", conversation) == conversation
 
 
 def test_it_is_woven_in_once_however_a_client_writes_the_turn() -> None:
-    errands = Errands()
+    errands = BridgedCalls()
     ours = ToolCall("1", "mcp__notes__echo", "{}")
     errands.remember("me", ["2", "3"], [ours], [ToolResult("1", ())])
     second, third = ToolCall("2", "bash", "{}"), ToolCall("3", "bash", "{}")
@@ -155,14 +155,14 @@ def test_it_is_woven_in_once_however_a_client_writes_the_turn() -> None:
         Message("assistant", (third,)),
         Message("user", (ToolResult("3", ()),)),
     )
-    woven = errands.woven("me", Conversation("auto", messages)).messages
+    woven = errands.with_bridged_results("me", Conversation("auto", messages)).messages
     parts = [part for message in woven for part in message.parts]
     assert parts.count(ours) == 1 and parts.count(ToolResult("1", ())) == 1
     assert woven[2].parts[0] == ToolResult("1", ())
 
 
 def test_not_everything_is_remembered_for_ever() -> None:
-    errands = Errands()
+    errands = BridgedCalls()
     call, result = ToolCall("x", "mcp__notes__echo", "{}"), ToolResult("x", ())
     for number in range(600):
         errands.remember("me", [str(number)], [call], [result])
@@ -172,5 +172,5 @@ def test_not_everything_is_remembered_for_ever() -> None:
         Conversation("auto", (Message("assistant", (ToolCall(n, "b", "{}"),)), Message("user", ())))
         for n in ("0", "599")
     )
-    assert errands.woven("me", old) == old
-    assert len(errands.woven("me", new).messages[1].parts) == 1
+    assert errands.with_bridged_results("me", old) == old
+    assert len(errands.with_bridged_results("me", new).messages[1].parts) == 1
