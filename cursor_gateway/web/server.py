@@ -12,23 +12,11 @@ from typing import Any
 
 from aiohttp import web
 
-from cursor_gateway import request_ids
 from cursor_gateway.agents import chosen
-from cursor_gateway.dialects import BY_NAME, DIALECTS, Dialect, Exchange, messages, responses
-from cursor_gateway.errors import (
-    ExpectationFailed,
-    GatewayError,
-    InvalidRequest,
-    NoMemory,
-    ShuttingDown,
-    ToolCallsNotAllowed,
-    ToolNotFound,
-)
 from cursor_gateway.gateway import Gateway
 from cursor_gateway.journal.ring import Journal
-from cursor_gateway.processes import resources
 from cursor_gateway.running_gateways import holder, url_of
-from cursor_gateway.settings import Settings, SettingsError, is_loopback
+from cursor_gateway.settings import Settings, SettingsError
 from cursor_gateway.settings_sources import load, reloaded
 from cursor_gateway.web.active_requests import ActiveRequests
 from cursor_gateway.web.admission import Admission
