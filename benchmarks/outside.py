@@ -54,7 +54,7 @@ class Home:
         self.env["FAKE_AGENT_DIR"] = str(self.path / "agent")
         (self.path / "agent" / "account").write_text("dev@example.com")
         (self.path / "agent" / "models.txt").write_text(MODELS)
-        self.install([sys.executable, "-P", "-m", "tests.fake_agent"])
+        self.install([sys.executable, "-P", "-m", "tests.fakes.agent"])
 
     def processes(self) -> list[int]:
         """Everything alive that belongs here, by its environment or its command line."""

@@ -22,6 +22,7 @@ import pytest
 from cursor_gateway.processes import tree
 from cursor_gateway.settings_sources import load
 from cursor_gateway.web.server import Server, serving
+from tests.fakes import command
 
 TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"
@@ -30,6 +31,10 @@ WAIT_SECONDS = 40.0
 # A shell lets whatever it runs in the background ignore Ctrl-C, and so would all that is started
 # here, also what is to be ended by it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Hundreds of processes are started here; compiling each anew would take half of the time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A slow machine is no failure.
 hypothesis.settings.register_profile(
@@ -89,7 +94,7 @@ class FakeAgent:
         (self.home / "account").unlink()
 
     def sign_in(self) -> None:
-        (self.home / "account").write_text("dev@example.com")
+        (self.home / "account").write_text(command.ACCOUNT)
 
     def put(self, name: str, content: str = "") -> None:
         (self.home / name).write_text(content)
@@ -113,8 +118,9 @@ class FakeAgent:
         except OSError:
             return False
         words = command_line(pid).split(b"\0")
-        asked = {b"status", b"models", b"--version"} & set(words)
-        return f"FAKE_AGENT_DIR={self.home}".encode() in environment and not asked
+        asked = {b"status", b"models", b"models.txt", b"--version"} & set(words)
+        has_ended = words == [b""]
+        return f"FAKE_AGENT_DIR={self.home}".encode() in environment and not (asked or has_ended)
 
 
 @pytest.fixture
@@ -123,7 +129,7 @@ def fake(tmp_path: Path) -> FakeAgent:
     home.mkdir()
     bin_dir.mkdir()
     program = bin_dir / "cursor-agent"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m tests.fake_agent "$@"\n')
+    program.write_text(command.SCRIPT)
     program.chmod(0o755)
     (home / "models.txt").write_text((RECORDINGS / "models.txt").read_text())
     env = {

@@ -19,8 +19,8 @@ from cursor_gateway.errors import AgentFailed
 from cursor_gateway.processes import guardian, tree
 from cursor_gateway.processes.child import Child, Command
 from cursor_gateway.processes.children import Children
-from tests import fake_trees
 from tests.conftest import command_line, eventually
+from tests.fakes import trees
 
 NO_TRANSCRIPTS = Transcripts({}, Path("/nonexistent"), keep=True)
 
@@ -154,7 +154,7 @@ async def test_a_tree_of_any_shape_is_ended_whole(
     children: Children, kind: str, tmp_path: Path
 ) -> None:
     name, size = kind.split()
-    argv = fake_trees.command(name, size, tmp_path)
+    argv = trees.command(name, size, tmp_path)
     env = {**os.environb, b"FAKE_AGENT_DIR": os.fsencode(tmp_path)}
     child = children.spawn(Command(argv, env, children.scratch))
     await eventually((tmp_path / "grown").exists)

@@ -23,6 +23,12 @@ async def healthy(client: Client) -> dict[str, Any]:
         await asyncio.sleep(0.01)
 
 
+@pytest.fixture(autouse=True)
+def noted(fake: FakeAgent) -> None:
+    """Here it matters how often the agent is asked."""
+    fake.put("notes-questions")
+
+
 def asked(fake: FakeAgent, word: str) -> int:
     return sum(word in call["argv"] for call in fake.calls())
 
