@@ -511,7 +511,7 @@ async def test_a_gateway_whose_guardian_is_dead_ends_as_any(fake: FakeAgent) -> 
 
 def _guardian_of(pid: int) -> int | None:
     children = tree._children(pid)
-    return next((child for child in children if b"process_tree.py" in command_line(child)), None)
+    return next((child for child in children if os.fsencode(tree.__file__) in command_line(child)), None)
 
 
 async def test_an_orphan_that_was_ended_does_not_stay_as_a_zombie(fake: FakeAgent) -> None:

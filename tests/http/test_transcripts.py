@@ -207,7 +207,7 @@ def ask(base_url: str) -> None:
 
 def guardian_of(pid: int) -> int:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return next(int(child) for child in children if b"process_tree.py" in command_line(child))
+    return next(int(child) for child in children if os.fsencode(tree.__file__) in command_line(child))
 
 
 def notes(fake: FakeAgent) -> list[Path]:
