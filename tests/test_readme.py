@@ -21,8 +21,8 @@ import pytest
 from cursor_gateway import errors, running_gateways
 from cursor_gateway.clients.table import CLIENTS
 from tests.conftest import FakeAgent, eventually
-from tests.http.test_life import gateway_process
-from tests.test_setup import OF_CLIENTS
+from tests.support.machine import OF_CLIENTS
+from tests.support.programs import gateway_process
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "docs" / "quick-start.md"]

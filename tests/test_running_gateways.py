@@ -16,8 +16,7 @@ import pytest
 
 from cursor_gateway.running_gateways import RunningGateway, announced, running
 from tests.conftest import FakeAgent, eventually
-from tests.http.test_life import gateway_process, streaming
-from tests.test_cli import run
+from tests.support.programs import gateway_process, run, streaming
 
 
 async def test_a_running_gateway_tells_scripts_its_pid_and_port(fake: FakeAgent) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, until
-from tests.bridge.test_remote import accepts, free_port
+from tests.support.machine import accepts, free_port
 
 BIN = Path(os.environ.get("MCP_SERVERS_DIR", ".mcp-servers")).resolve() / "node_modules" / ".bin"
 EVERYTHING = str(BIN / "mcp-server-everything")

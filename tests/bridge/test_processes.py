@@ -15,7 +15,7 @@ import pytest
 from cursor_gateway.processes import tree
 from tests.bridge.conftest import Mcp, server_state
 from tests.conftest import FakeAgent, eventually
-from tests.http.test_life import gateway_process, streaming
+from tests.support.programs import gateway_process, streaming
 
 
 async def asked(url: str, path: str) -> Any:

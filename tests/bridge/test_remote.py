@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,14 +13,9 @@ import pytest
 from cursor_gateway.mcp_bridge import connection
 from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state, until
 from tests.conftest import Start
+from tests.support.machine import accepts, free_port
 
 PROGRAM = Path(__file__).parent / "http_server.py"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager
@@ -39,15 +33,6 @@ async def remote(
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-async def accepts(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 async def test_headers_carry_keys_and_a_wrong_key_is_told(

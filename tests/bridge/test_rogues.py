@@ -14,9 +14,8 @@ import pytest
 
 from cursor_gateway.mcp_bridge import bounded_stream, connection, http
 from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state, until
-from tests.bridge.test_remote import accepts, free_port
-from tests.bridge.test_vices import resident_mb
 from tests.conftest import Client, Start
+from tests.support.machine import accepts, free_port, resident_mb
 
 PROGRAM = Path(__file__).parent / "rogue_server.py"
 MB = 1024 * 1024

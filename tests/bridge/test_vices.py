@@ -24,6 +24,7 @@ from tests.bridge.conftest import (
     until,
 )
 from tests.conftest import Start, eventually
+from tests.support.machine import resident_mb
 
 
 async def test_one_dead_server_of_five_costs_the_others_nothing(
@@ -168,11 +169,6 @@ async def test_a_flood_reaches_neither_the_others_nor_our_memory(
             assert await said(client, "mcp__good__echo", text=str(n)) == str(n)
         assert await said(client, "mcp__floods__echo", text="hello") == "floods hello"
         assert resident_mb() - before < 50
-
-
-def resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
 
 
 async def test_a_line_without_end_ends_the_connection(

@@ -14,7 +14,7 @@ from cursor_gateway.core.conversation import ToolCall
 from cursor_gateway.core.events import AgentCall, Event, Finished, TextDelta, ThinkingDelta, Usage
 from cursor_gateway.dialects import Dialect, chat, completions, messages, responses
 from tests.conftest import RECORDINGS
-from tests.core.test_agent_stream import MANIFEST
+from tests.support.recorded import MANIFEST
 
 USER = [{"role": "user", "content": "hi"}]
 REQUESTS: dict[str, dict[str, Any]] = {

@@ -6,21 +6,12 @@ import asyncio
 import errno
 import math
 from pathlib import Path
-from typing import Any
 from unittest.mock import ANY
 
 import pytest
 
 from tests.conftest import RECORDINGS, Client, FakeAgent, Start, eventually
-
-
-async def healthy(client: Client) -> dict[str, Any]:
-    """The state, once the gateway has asked the agent all it wants to know at the start."""
-    while True:
-        _, state = await client.get("/health")
-        if state["status"] == "ok" and state["agent"]["version"]:
-            return dict(state)
-        await asyncio.sleep(0.01)
+from tests.support.views import healthy
 
 
 @pytest.fixture(autouse=True)

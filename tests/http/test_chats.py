@@ -10,8 +10,7 @@ import pytest
 
 from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, command_line, eventually
 from tests.http.dialogue import Dialogue
-from tests.http.test_account import healthy
-from tests.http.test_sessions import resumed
+from tests.support.views import healthy, resumed
 
 # Enough for its loss to show in the tokens.
 LONG = "word " * 2000

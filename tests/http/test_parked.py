@@ -15,7 +15,7 @@ import pytest
 from cursor_gateway.processes import resources
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, Dialogue
-from tests.http.test_life import gateway_process
+from tests.support.programs import gateway_process
 
 FEW_DESCRIPTORS = ("sh", "-c", 'ulimit -S -n 512 && exec "$@"', "sh")
 TASK = '[[relay:bash {"command": "ls"}]][[text:It holds ]][[say-result]][[then]][[text:replayed]]'

@@ -12,11 +12,7 @@ import pytest
 
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, Dialogue
-
-
-def resumed(fake: FakeAgent) -> list[bool]:
-    """Of each run, whether it took up a chat."""
-    return ["--resume" in run["argv"] for run in fake.runs()]
+from tests.support.views import resumed
 
 
 async def test_a_chat_goes_on_with_the_new_message_only(client: Client, fake: FakeAgent) -> None:

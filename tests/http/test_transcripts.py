@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.agents.cursor.transcripts import Transcripts
+from cursor_gateway.processes import tree
 from tests.conftest import FakeAgent, Start, command_line, eventually
 from tests.http.dialogue import BASH, Dialogue
 
@@ -207,7 +208,9 @@ def ask(base_url: str) -> None:
 
 def guardian_of(pid: int) -> int:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return next(int(child) for child in children if os.fsencode(tree.__file__) in command_line(child))
+    return next(
+        int(child) for child in children if os.fsencode(tree.__file__) in command_line(child)
+    )
 
 
 def notes(fake: FakeAgent) -> list[Path]:
