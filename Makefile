@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve install test lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test quick lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
 	@echo "make install   give you the command cursor-gateway, in ~/.local"
 	@echo "make test      run the tests"
+	@echo "make quick     the pure parts whole, and one test of each surface: half a minute"
 	@echo "make check     lint, format, types"
 	@echo "make coverage  branch coverage of the pure parts, which must be whole"
 	@echo "make coverage-all  branch coverage of everything, by all tests"
@@ -75,13 +76,49 @@ format: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+# What needs no event loop, no file and no process is pure, and has tests that need none either.
+PURE := cursor_gateway/core/* cursor_gateway/dialects/* \
+	$(addprefix cursor_gateway/agents/cursor/,stream.py deltas.py texts.py native_tools.py) \
+	$(addprefix cursor_gateway/mcp_bridge/,config.py intake.py names.py results.py message_meter.py)
+PURE_TESTS := tests/core tests/dialects $(addprefix tests/agents/test_,stream.py texts.py) \
+	$(addprefix tests/bridge/test_,config.py intake.py names.py results.py message_meter.py)
+
+# One test of each surface: the dialects over HTTP, what accompanies them, the commands.
+SMOKE := tests/test_architecture.py tests/test_settings.py tests/config_files \
+	tests/http/test_chat.py::test_a_plain_answer_is_the_fold_of_the_stream \
+	tests/http/test_messages.py::test_parallel_calls_are_blocks_of_their_own \
+	tests/http/test_responses.py::test_an_answer_goes_on_from_an_earlier_one \
+	tests/http/test_chat_socket.py::test_one_connection_takes_one_request_after_the_other \
+	tests/http/test_account.py::test_models_have_the_fields_that_scripts_rely_on \
+	tests/http/test_failures.py::test_a_failure_after_the_first_word_is_the_last_frame \
+	tests/http/test_life.py::test_a_client_that_leaves_stops_its_agent \
+	tests/http/test_journal.py::test_a_record_says_what_became_of_a_request \
+	tests/http/test_metrics.py::test_requests_and_errors_are_counted \
+	tests/http/test_page.py::test_each_file_may_load_only_what_the_gateway_itself_serves \
+	tests/http/test_relay.py::test_a_call_is_the_clients_and_its_result_goes_on_in_the_same_run \
+	tests/http/test_tools.py::test_a_call_in_the_text_is_a_tool_call \
+	tests/http/test_sessions.py::test_a_chat_goes_on_with_the_new_message_only \
+	tests/bridge/test_tools.py::test_tools_are_listed_and_called \
+	tests/clients/test_openai_sdk.py::test_the_async_client_folds_and_streams \
+	tests/clients/test_anthropic_sdk.py::test_the_async_client_folds_and_streams \
+	tests/test_cli.py::test_help_names_every_command tests/test_cli.py::test_ask_prints_the_answer \
+	tests/test_logs.py::test_one_request_is_shown_whole \
+	tests/test_setup.py::test_oh_my_pi_asks_the_gateway_unless_told_otherwise \
+	tests/test_service.py::test_the_unit_and_the_plist_are_these \
+	tests/test_running_gateways.py::test_a_running_gateway_tells_scripts_its_pid_and_port \
+	tests/test_embedding.py::test_a_gateway_runs_inside_the_callers_loop \
+	tests/test_doctor.py::test_a_healthy_machine_is_left_as_it_was
+quick: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(PURE_TESTS) $(SMOKE)
+
 # The pure parts are covered whole, by their own tests; the rest meets machines that a test cannot be.
-PURE := --include='cursor_gateway/core/*,cursor_gateway/dialects/*' --fail-under=100
+comma := ,
+space := $(subst ,, )
 coverage: $(VENV)/.installed-dev
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest tests/core tests/dialects
+	$(BIN)/coverage run -m pytest $(PURE_TESTS)
 	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report $(PURE)
+	$(BIN)/coverage report --include='$(subst $(space),$(comma),$(PURE))' --fail-under=100
 
 coverage-all: $(VENV)/.installed-dev
 	$(BIN)/coverage erase
