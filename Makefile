@@ -59,9 +59,12 @@ install:
 	ln -sf '$(HOUSE)/bin/cursor-gateway' '$(PREFIX)/bin/cursor-gateway'
 	@command -v cursor-gateway >/dev/null || echo 'Now add $(PREFIX)/bin to your PATH.'
 
-# Most tests wait for processes, so several run at once; more than four disturb each other.
+# Most tests wait for processes now and then, so one more runs at once than there are processors; more
+# than four disturb each other.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(PYTEST)
 
 check: lint types
 
@@ -109,7 +112,7 @@ SMOKE := tests/test_architecture.py tests/test_settings.py tests/config_files \
 	tests/test_embedding.py::test_a_gateway_runs_inside_the_callers_loop \
 	tests/test_doctor.py::test_a_healthy_machine_is_left_as_it_was
 quick: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(PURE_TESTS) $(SMOKE)
+	$(PYTEST) $(PURE_TESTS) $(SMOKE)
 
 # The pure parts are covered whole, by their own tests; the rest meets machines that a test cannot be.
 comma := ,

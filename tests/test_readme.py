@@ -122,7 +122,7 @@ async def would_run_these_tests(fake: FakeAgent, command: str) -> None:
     """This is how they are run."""
     folder = venv(fake)
     shown = await typed(fake, f"{command} --dry-run VENV={folder}", cwd=ROOT)
-    assert shown.startswith(f"{folder}/bin/python -m pytest -n auto ")
+    assert shown.startswith(f"{folder}/bin/python -m pytest -n ")
     # All of them: no path follows the flags.
     assert shown.count("\n") == 1 and "tests" not in shown.removeprefix(str(folder))
 
