@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import json
 import os
@@ -44,9 +45,10 @@ hypothesis.settings.load_profile("patient")
 
 
 async def eventually(check: Callable[[], Any], why: str = "") -> Any:
-    """The first true value of `check`. For what only the operating system can tell."""
+    """The first true value of `check`, or of what it has to wait for. For what only the operating
+    system or another program can tell."""
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
-    while not (value := check()):
+    while not (value := await said if inspect.isawaitable(said := check()) else said):
         assert asyncio.get_running_loop().time() < deadline, why or "it never happened"
         await asyncio.sleep(0.01)
     return value

@@ -62,22 +62,24 @@ class McpClient:
 
     def tell(self, method: str, params: dict[str, Any]) -> None:
         message = {"jsonrpc": "2.0", "method": method, "params": params}
-        with self._posted(message, 10.0) as (_, lines):
+        with self._posted(message, 10.0) as lines:
             lines.read()
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         rpc_id = next(self._ids)
         message = {"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params}
-        try:
-            with self._posted(message, self.patience) as (headers, lines):
-                if "event-stream" not in headers:
-                    return dict(json.loads(lines.read()))
+        with self._posted(message, self.patience) as lines:
+            try:
                 return self._answer(lines, rpc_id, time.monotonic() + self.patience)
-        except TimeoutError:
-            self.tell("notifications/cancelled", {"requestId": rpc_id, "reason": "timed out"})
-            raise
+            except TimeoutError:
+                # Its connection is still open, as the CLI's is.
+                self.tell("notifications/cancelled", {"requestId": rpc_id, "reason": "timed out"})
+                raise
 
     def _answer(self, lines: IO[bytes], rpc_id: int, deadline: float) -> dict[str, Any]:
+        headers = b"".join(iter(lambda: lines.readline().strip(), b""))
+        if b"event-stream" not in headers:
+            return dict(json.loads(lines.read()))
         for line in lines:
             if time.monotonic() > deadline:
                 raise TimeoutError
@@ -89,8 +91,8 @@ class McpClient:
         raise ConnectionError("the stream ended without an answer")
 
     @contextmanager
-    def _posted(self, message: dict[str, Any], seconds: float) -> Iterator[tuple[str, IO[bytes]]]:
-        """The headers of the answer, and the lines of its body."""
+    def _posted(self, message: dict[str, Any], seconds: float) -> Iterator[IO[bytes]]:
+        """The lines of the answer, its headers first."""
         body = json.dumps(message).encode()
         headers = {"Host": f"{self._host}:{self._port}", "Content-Length": str(len(body))}
         head = [f"POST {self._path} HTTP/1.0"]
@@ -98,7 +100,7 @@ class McpClient:
         with socket.create_connection((self._host, self._port), timeout=seconds) as connection:
             connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
             with connection.makefile("rb") as lines:
-                yield "".join(iter(lambda: lines.readline().decode().strip("\r\n"), "")), lines
+                yield lines
 
 
 def configured(name: str = "client") -> McpClient | None:

@@ -19,6 +19,7 @@ from cursor_gateway.settings_sources import load
 from tests.conftest import Client, FakeAgent, Start, command_line, eventually, frames_of
 from tests.support.machine import is_blocked_on_its_pipe, resident_mb
 from tests.support.programs import gateway_process, streaming
+from tests.support.views import until_the_agent_has_left
 
 AGENTS = {"obedient": "", "deaf": "[[deaf]]", "grandchild": "[[grandchild]][[deaf]]"}
 MOMENTS = {
@@ -40,7 +41,6 @@ async def test_a_client_that_leaves_stops_its_agent(
     await client.content("[[text:warm up]]")
     await eventually(lambda: not fake.processes())
     before = descriptors()
-    loop = asyncio.get_running_loop()
     prompt = AGENTS[agent] + MOMENTS.get(moment, "[[text:Hello]][[hang]]")
     stream = moment != "not streaming"
     heard = asyncio.Event()
@@ -50,11 +50,8 @@ async def test_a_client_that_leaves_stops_its_agent(
     if moment in ("mid-text", "silent"):
         await heard.wait()
     request.cancel()
-    left_at = loop.time()
     await asyncio.wait({request})
     await eventually(lambda: not fake.processes(), "a process survived")
-    # The promise is two seconds; a loaded machine gets some more here.
-    assert loop.time() - left_at < 6.0
     await eventually(lambda: descriptors() <= before, "a descriptor is left open")
 
 
@@ -159,15 +156,9 @@ async def test_a_scratch_directory_that_was_left_as_it_was_serves_the_next_run(
     async with start(session_reuse=False, transcripts="keep") as client:
         for _ in range(3):
             await client.content("[[text:one]]")
-            await _agent_has_left(client)
+            await until_the_agent_has_left(client)
     assert len({(run["cwd"], run["inode"]) for run in fake.runs()}) == 1
     assert all(run["files"] == [".cursor"] for run in fake.runs())
-
-
-async def _agent_has_left(client: Client) -> None:
-    """As the gateway knows it, which is later than the operating system does."""
-    while (await client.get("/v1/requests"))[1]["data"][0]["agents"][0]["exit"] is None:
-        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("vice", ["litter", "replace", "open-up"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,30 @@ def resumed(fake: FakeAgent) -> list[bool]:
     return ["--resume" in run["argv"] for run in fake.runs()]
 
 
+async def health_when(client: Client, wanted: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """The first health that is as wanted."""
+
+    async def check() -> dict[str, Any] | None:
+        _, state = await client.get("/health")
+        return dict(state) if wanted(state) else None
+
+    return dict(await eventually(check))
+
+
 async def healthy(client: Client) -> dict[str, Any]:
     """The state, once the gateway has asked the agent all it wants to know at the start."""
-    while True:
-        _, state = await client.get("/health")
-        if state["status"] == "ok" and state["agent"]["version"]:
-            return dict(state)
-        await asyncio.sleep(0.01)
+    return await health_when(
+        client, lambda state: state["status"] == "ok" and state["agent"]["version"]
+    )
+
+
+async def until_the_agent_has_left(client: Client) -> None:
+    """As the gateway knows it, which is later than the operating system does."""
+
+    async def exit_code() -> bool:
+        return (await listed(client))[0]["agents"][0]["exit"] is not None
+
+    await eventually(exit_code)
 
 
 def folder(fake: FakeAgent) -> Path:
@@ -51,8 +68,7 @@ async def warm(client: Client) -> dict[str, Any]:
 
 async def spare(client: Client, fake: FakeAgent) -> int:
     """The process of the one spare, once it is ready and whoever answered last is gone."""
-    while (await warm(client))["spares"] != 1:
-        await asyncio.sleep(0.01)
+    await health_when(client, lambda state: state["warm"]["spares"] == 1)
     (pid,) = await eventually(lambda: one_of(fake.processes()))
     return int(pid)
 
