@@ -59,9 +59,12 @@ install:
 	ln -sf '$(HOUSE)/bin/cursor-gateway' '$(PREFIX)/bin/cursor-gateway'
 	@command -v cursor-gateway >/dev/null || echo 'Now add $(PREFIX)/bin to your PATH.'
 
-# Most tests wait for processes, so several run at once; more than four disturb each other.
+# Most tests wait for processes now and then, so one more runs at once than there are processors; more
+# than four disturb each other.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(PYTEST)
 
 # The variable switches off all of processes/linux.py.
 test-portable: $(VENV)/.installed-dev
@@ -80,13 +83,49 @@ format: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
+# What needs no event loop, no file and no process is pure, and has tests that need none either.
+PURE := cursor_gateway/core/* cursor_gateway/dialects/* \
+	$(addprefix cursor_gateway/agents/cursor/,stream.py deltas.py texts.py native_tools.py) \
+	$(addprefix cursor_gateway/mcp_bridge/,config.py intake.py names.py results.py message_meter.py)
+PURE_TESTS := tests/core tests/dialects $(addprefix tests/agents/test_,stream.py texts.py) \
+	$(addprefix tests/bridge/test_,config.py intake.py names.py results.py message_meter.py)
+
+# One test of each surface: the dialects over HTTP, what accompanies them, the commands.
+SMOKE := tests/test_architecture.py tests/test_settings.py tests/config_files \
+	tests/http/test_chat.py::test_a_plain_answer_is_the_fold_of_the_stream \
+	tests/http/test_messages.py::test_parallel_calls_are_blocks_of_their_own \
+	tests/http/test_responses.py::test_an_answer_goes_on_from_an_earlier_one \
+	tests/http/test_chat_socket.py::test_one_connection_takes_one_request_after_the_other \
+	tests/http/test_account.py::test_models_have_the_fields_that_scripts_rely_on \
+	tests/http/test_failures.py::test_a_failure_after_the_first_word_is_the_last_frame \
+	tests/http/test_life.py::test_a_client_that_leaves_stops_its_agent \
+	tests/http/test_journal.py::test_a_record_says_what_became_of_a_request \
+	tests/http/test_metrics.py::test_requests_and_errors_are_counted \
+	tests/http/test_page.py::test_each_file_may_load_only_what_the_gateway_itself_serves \
+	tests/http/test_relay.py::test_a_call_is_the_clients_and_its_result_goes_on_in_the_same_run \
+	tests/http/test_tools.py::test_a_call_in_the_text_is_a_tool_call \
+	tests/http/test_sessions.py::test_a_chat_goes_on_with_the_new_message_only \
+	tests/bridge/test_tools.py::test_tools_are_listed_and_called \
+	tests/clients/test_openai_sdk.py::test_the_async_client_folds_and_streams \
+	tests/clients/test_anthropic_sdk.py::test_the_async_client_folds_and_streams \
+	tests/test_cli.py::test_help_names_every_command tests/test_cli.py::test_ask_prints_the_answer \
+	tests/test_logs.py::test_one_request_is_shown_whole \
+	tests/test_setup.py::test_oh_my_pi_asks_the_gateway_unless_told_otherwise \
+	tests/test_service.py::test_the_unit_and_the_plist_are_these \
+	tests/test_running_gateways.py::test_a_running_gateway_tells_scripts_its_pid_and_port \
+	tests/test_embedding.py::test_a_gateway_runs_inside_the_callers_loop \
+	tests/test_doctor.py::test_a_healthy_machine_is_left_as_it_was
+quick: $(VENV)/.installed-dev
+	$(PYTEST) $(PURE_TESTS) $(SMOKE)
+
 # The pure parts are covered whole, by their own tests; the rest meets machines that a test cannot be.
-PURE := --include='cursor_gateway/core/*,cursor_gateway/dialects/*' --fail-under=100
+comma := ,
+space := $(subst ,, )
 coverage: $(VENV)/.installed-dev
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest tests/core tests/dialects
+	$(BIN)/coverage run -m pytest $(PURE_TESTS)
 	$(BIN)/coverage combine --quiet
-	$(BIN)/coverage report $(PURE)
+	$(BIN)/coverage report --include='$(subst $(space),$(comma),$(PURE))' --fail-under=100
 
 coverage-all: $(VENV)/.installed-dev
 	$(BIN)/coverage erase

@@ -18,6 +18,8 @@ from typing import Any
 import aiohttp
 import orjson
 
+from tests.fakes import command
+
 ROOT = Path(__file__).parent.parent
 MEASUREMENTS = ROOT / "docs" / "measurements.md"
 MODELS = "Available models\n\nauto - Auto (default)\n\nTip: use --model <id> to switch.\n"
@@ -44,17 +46,20 @@ class Home:
             "COLUMNS": "200",
         }
 
-    def install(self, command: Sequence[str]) -> None:
+    def install(self, words: Sequence[str]) -> None:
+        self._program(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+
+    def _program(self, script: str) -> None:
         program = self.path / "bin" / "cursor-agent"
-        program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        program.write_text(script)
         program.chmod(0o755)
 
     def install_fake_agent(self) -> None:
         """The tests' agent with all its vices."""
         self.env["FAKE_AGENT_DIR"] = str(self.path / "agent")
-        (self.path / "agent" / "account").write_text("dev@example.com")
+        (self.path / "agent" / "account").write_text(command.ACCOUNT)
         (self.path / "agent" / "models.txt").write_text(MODELS)
-        self.install([sys.executable, "-P", "-m", "tests.fake_agent"])
+        self._program(command.SCRIPT)
 
     def processes(self) -> list[int]:
         """All live processes of this home, found by their environment or their command line."""

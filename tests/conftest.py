@@ -24,6 +24,7 @@ import pytest
 from cursor_gateway.processes import guardian, linux, tree
 from cursor_gateway.settings_sources import load
 from cursor_gateway.web.server import Server, serving
+from tests.fakes import command
 
 TESTS = Path(__file__).parent
 RECORDINGS = TESTS / "recordings"
@@ -40,6 +41,10 @@ needs_shortcuts = pytest.mark.skipif(
 # here, also what is to be ended by it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Hundreds of processes are started here; compiling each anew would take half of the time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A slow machine is no failure.
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -48,9 +53,10 @@ hypothesis.settings.load_profile("patient")
 
 
 async def eventually(check: Callable[[], Any], why: str = "") -> Any:
-    """The first true value of `check`. For what only the operating system can tell."""
+    """The first true value of `check`, or of what it has to wait for. For what only the operating
+    system or another program can tell."""
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
-    while not (value := check()):
+    while not (value := await said if inspect.isawaitable(said := check()) else said):
         assert asyncio.get_running_loop().time() < deadline, why or "it never happened"
         await asyncio.sleep(0.01)
     return value
@@ -109,7 +115,7 @@ class FakeAgent:
         (self.home / "account").unlink()
 
     def sign_in(self) -> None:
-        (self.home / "account").write_text("dev@example.com")
+        (self.home / "account").write_text(command.ACCOUNT)
 
     def put(self, name: str, content: str = "") -> None:
         (self.home / name).write_text(content)
@@ -139,7 +145,7 @@ def fake(tmp_path: Path) -> FakeAgent:
     home.mkdir()
     bin_dir.mkdir()
     program = bin_dir / "cursor-agent"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m tests.fake_agent "$@"\n')
+    program.write_text(command.SCRIPT)
     program.chmod(0o755)
     (home / "models.txt").write_text((RECORDINGS / "models.txt").read_text())
     env = {

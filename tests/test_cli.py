@@ -11,13 +11,7 @@ import pytest
 
 from cursor_gateway.cli.main import cli
 from tests.conftest import FakeAgent
-
-
-def run(fake: FakeAgent, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cursor_gateway", *words],
-        env=fake.env, input=stdin, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+from tests.support.programs import run
 
 
 def test_help_names_every_command(fake: FakeAgent) -> None:

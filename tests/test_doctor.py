@@ -23,9 +23,8 @@ from cursor_gateway.clients import CLIENTS
 from cursor_gateway.processes import guardian, tree
 from cursor_gateway.running_gateways import running
 from tests.conftest import FakeAgent, eventually
-from tests.http.test_life import gateway_process
-from tests.test_cli import run
-from tests.test_setup import OF_CLIENTS
+from tests.support.machine import OF_CLIENTS
+from tests.support.programs import gateway_process, run
 
 
 @pytest.fixture(autouse=True)

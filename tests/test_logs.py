@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, eventually
+from tests.conftest import Client, FakeAgent, Start
 from tests.http.dialogue import Dialogue
-from tests.test_cli import run
+from tests.support.programs import run, serving_process
 
 
 def shown(fake: FakeAgent, *words: str) -> list[dict[str, Any]]:
@@ -170,25 +166,6 @@ def test_less_than_no_lines_is_refused(fake: FakeAgent) -> None:
 def test_a_time_that_is_none_is_refused(fake: FakeAgent, time: str) -> None:
     done = run(fake, "logs", "--since", time)
     assert done.returncode == 2 and "10m" in done.stderr
-
-
-@asynccontextmanager
-async def serving_process(fake: FakeAgent, log: Path) -> AsyncIterator[str]:
-    """Its base URL. Ends as Ctrl-C would end it."""
-    with log.open("wb") as stderr:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "cursor_gateway", "serve", "--port", "0"),
-            env=fake.env | {"COLUMNS": "200"},
-            stderr=stderr,
-        )
-    try:
-        found = await eventually(lambda: re.search(r"on (http://\S+)\n", log.read_text()))
-        yield found[1]
-        process.terminate()
-        await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
 
 
 async def test_every_line_of_the_servers_log_names_its_request(

@@ -21,8 +21,8 @@ import pytest
 from cursor_gateway import errors, running_gateways
 from cursor_gateway.clients import CLIENTS
 from tests.conftest import FakeAgent, eventually
-from tests.http.test_life import gateway_process
-from tests.test_setup import OF_CLIENTS
+from tests.support.machine import OF_CLIENTS
+from tests.support.programs import gateway_process
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "docs" / "quick-start.md"]
@@ -122,7 +122,7 @@ async def would_run_these_tests(fake: FakeAgent, command: str) -> None:
     """This is how they are run."""
     folder = venv(fake)
     shown = await typed(fake, f"{command} --dry-run VENV={folder}", cwd=ROOT)
-    assert shown.startswith(f"{folder}/bin/python -m pytest -n auto ")
+    assert shown.startswith(f"{folder}/bin/python -m pytest -n ")
     # All of them: no path follows the flags.
     assert shown.count("\n") == 1 and "tests" not in shown.removeprefix(str(folder))
 

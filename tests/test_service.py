@@ -17,7 +17,7 @@ import yaml
 
 from cursor_gateway.cli.supervisors import Launchd, ServiceError, Systemd, Wanted, keeper
 from tests.conftest import FakeAgent
-from tests.test_cli import run
+from tests.support.programs import run
 
 ROOT = Path(__file__).parent.parent
 WANTED = Wanted(

@@ -34,14 +34,13 @@ from cursor_gateway.config_files import format_of
 from cursor_gateway.config_files.edits import plain
 from cursor_gateway.core.models import Model
 from tests.conftest import WAIT_SECONDS, FakeAgent
-from tests.http.test_life import gateway_process
-from tests.test_cli import run
+from tests.support.machine import OF_CLIENTS
+from tests.support.programs import gateway_process, run
 
 CONFIGS = Path(__file__).parent / "client_configs"
 DOCS = Path(__file__).parent.parent / "docs" / "clients"
 URL = "http://127.0.0.1:32124/v1"
 CHOICE = ("--model", "auto", "--model", "composer-2.5")
-OF_CLIENTS = re.compile("OPENCODE|CODEX|CLAUDE|ANTHROPIC|AIDER|OPENAI|PI_|FACTORY|CLINE|CONTINUE")
 EVERY_CLIENT = pytest.mark.parametrize("client", CLIENTS.values(), ids=lambda c: c.name)
 
 

@@ -17,8 +17,7 @@ import pytest
 from cursor_gateway.request_ids import LogLines
 from tests.bridge.conftest import Mcp
 from tests.conftest import FakeAgent, eventually
-from tests.test_cli import run
-from tests.test_logs import serving_process
+from tests.support.programs import run, serving_process
 
 # Clears the screen, twice, in two ways; rings; reads backwards; begins a line anew.
 EVIL = "\x1b[2J\x9b2J\x07\u202elive\u2028\r"

@@ -162,7 +162,7 @@ async def test_a_tree_of_any_shape_is_ended_whole(
     children: Children, kind: str, tmp_path: Path
 ) -> None:
     name, size = kind.split()
-    argv = fake_trees.command(name, size, tmp_path)
+    argv = trees.command(name, size, tmp_path)
     env = {**os.environb, b"FAKE_AGENT_DIR": os.fsencode(tmp_path)}
     child = children.spawn(Command(argv, env, children.scratch))
     await eventually((tmp_path / "grown").exists)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -60,20 +59,11 @@ def bridged(start: Start, mcp: Mcp) -> Bridged:
     @asynccontextmanager
     async def started(servers: int = 1, **flags: Any) -> AsyncIterator[Client]:
         async with start(mcp_call_endpoint=True, **flags) as client:
-            await until(client, lambda health: health["mcp"]["servers"] == servers)
+            await health_when(client, lambda health: health["mcp"]["servers"] == servers)
             yield client
         assert mcp.processes() == []
 
     return started
-
-
-async def until(client: Client, wanted: Callable[[Any], Any]) -> Any:
-    """The first health that is as wanted."""
-    deadline = asyncio.get_running_loop().time() + 30
-    while not wanted(health := (await client.get("/health"))[1]):
-        assert asyncio.get_running_loop().time() < deadline, health
-        await asyncio.sleep(0.01)
-    return health
 
 
 async def call(client: Client, name: str, **arguments: Any) -> tuple[int, Any]:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, until
-from tests.bridge.test_remote import accepts, free_port
+from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said
+from tests.support.machine import accepts, free_port
+from tests.support.views import health_when
 
 BIN = Path(os.environ.get("MCP_SERVERS_DIR", ".mcp-servers")).resolve() / "node_modules" / ".bin"
 EVERYTHING = str(BIN / "mcp-server-everything")
@@ -76,7 +77,7 @@ async def test_server_everything_is_killed_and_back(mcp: Mcp, bridged: Bridged) 
     async with bridged() as client:
         for pid in mcp.processes():
             os.kill(pid, signal.SIGKILL)
-        await until(client, lambda health: has_failed(health, "every"))
+        await health_when(client, lambda health: has_failed(health, "every"))
         assert await said(client, "mcp__every__echo", message="back") == "Echo: back"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bridge.conftest import Mcp
 from tests.conftest import FakeAgent
-from tests.test_cli import run
+from tests.support.programs import run
 
 
 def test_list_shows_servers_tools_and_what_is_wrong(fake: FakeAgent, mcp: Mcp) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,16 +11,12 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.mcp_bridge import connection
-from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state, until
-from tests.conftest import Start
+from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state
+from tests.conftest import Start, eventually
+from tests.support.machine import accepts, free_port
+from tests.support.views import health_when
 
 PROGRAM = Path(__file__).parent / "http_server.py"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager
@@ -31,23 +26,12 @@ async def remote(
     words = [sys.executable, str(PROGRAM), transport, str(port), *([token] if token else [])]
     process = await asyncio.create_subprocess_exec(*words)
     try:
-        while not await accepts(port):
-            assert process.returncode is None
-            await asyncio.sleep(0.05)
+        await eventually(lambda: accepts(port))
         yield process
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-async def accepts(port: int) -> bool:
-    try:
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 async def test_headers_carry_keys_and_a_wrong_key_is_told(
@@ -58,7 +42,7 @@ async def test_headers_carry_keys_and_a_wrong_key_is_told(
     mcp.write("right", {"type": "remote", "url": url, "headers": {"Authorization": "right-key"}})
     mcp.write("wrong", {"type": "remote", "url": url, "headers": {"Authorization": "wrong-key"}})
     async with remote("http", port, "right-key"), start() as client:
-        health = await until(
+        health = await health_when(
             client, lambda health: health["mcp"]["servers"] and has_failed(health, "wrong")
         )
         assert server_state(health, "right")["state"] == "connected"
@@ -87,9 +71,9 @@ async def test_a_remote_server_is_reached_and_found_again_after_its_death(
         )
         assert answers == [str(n) for n in range(20)]
         process.kill()
-        await until(client, lambda health: has_failed(health, "far"))
+        await health_when(client, lambda health: has_failed(health, "far"))
         async with remote(transport, port):
-            await until(client, lambda health: health["mcp"]["servers"] == 1)
+            await health_when(client, lambda health: health["mcp"]["servers"] == 1)
             assert await said(client, "mcp__far__echo", text="hello") == "hello"
 
 
@@ -101,13 +85,13 @@ async def test_a_lost_session_is_noticed_by_the_next_call(mcp: Mcp, bridged: Bri
         await first.wait()
         async with remote("http", port):
             assert (await call(client, "mcp__far__echo", text="x"))[1]["isError"] is True
-            await until(client, lambda health: has_failed(health, "far"))
-            await until(client, lambda health: health["mcp"]["servers"] == 1)
+            await health_when(client, lambda health: has_failed(health, "far"))
+            await health_when(client, lambda health: health["mcp"]["servers"] == 1)
             assert await said(client, "mcp__far__echo", text="hello") == "hello"
 
 
 async def test_nobody_there_is_told(mcp: Mcp, start: Start) -> None:
     mcp.write("nobody", {"type": "remote", "url": f"http://127.0.0.1:{free_port()}/mcp"})
     async with start() as client:
-        health = await until(client, lambda health: has_failed(health, "nobody"))
+        health = await health_when(client, lambda health: has_failed(health, "nobody"))
         assert server_state(health, "nobody")["error"].startswith("it cannot be reached: ")

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from cursor_gateway.mcp_bridge import bounded_stream, connection, http
-from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state, until
-from tests.bridge.test_remote import accepts, free_port
-from tests.bridge.test_vices import resident_mb
-from tests.conftest import Client, Start
+from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state
+from tests.conftest import Client, Start, eventually
+from tests.support.machine import accepts, free_port, resident_mb
+from tests.support.views import health_when
 
 PROGRAM = Path(__file__).parent / "rogue_server.py"
 MB = 1024 * 1024
@@ -29,9 +29,7 @@ async def rogue(mcp: Mcp, vice: str = "", path: str = "/mcp", **fields: Any) -> 
     mcp.write("far", {"type": "remote", "url": f"http://127.0.0.1:{port}{path}"} | fields)
     process = await asyncio.create_subprocess_exec(sys.executable, str(PROGRAM), str(port), vice)
     try:
-        while not await accepts(port):
-            assert process.returncode is None
-            await asyncio.sleep(0.01)
+        await eventually(lambda: accepts(port))
         yield
     finally:
         process.kill()
@@ -50,9 +48,11 @@ async def failure(client: Client, tool: str) -> str:
 
 async def is_at_rest(client: Client) -> None:
     """Until the server has noticed that nobody reads its answers any more."""
-    async with asyncio.timeout(20):
-        while json.loads(await said(client, "mcp__far__at_work_now")):
-            await asyncio.sleep(0.01)
+
+    async def is_idle() -> bool:
+        return not json.loads(await said(client, "mcp__far__at_work_now"))
+
+    await eventually(is_idle)
 
 
 async def test_results_are_passed_on_whatever_schema_is_declared_for_them(
@@ -131,15 +131,15 @@ async def test_a_server_that_does_not_let_us_leave_is_left(
     monkeypatch.setattr(connection, "CHECK_EVERY", 0.1)
     monkeypatch.setattr(connection, "CHECK_TIMEOUT", 0.2)
     async with rogue(mcp, "clings"), bridged() as client:
-        health = await until(client, lambda health: has_failed(health, "far"))
+        health = await health_when(client, lambda health: has_failed(health, "far"))
         assert server_state(health, "far")["error"] == "it does not answer in time"
-        await until(client, lambda health: health["mcp"]["servers"] == 0)
-        await until(client, lambda health: health["mcp"]["servers"] == 1)
+        await health_when(client, lambda health: health["mcp"]["servers"] == 0)
+        await health_when(client, lambda health: health["mcp"]["servers"] == 1)
 
 
 async def test_a_server_that_names_another_host_is_not_followed(mcp: Mcp, start: Start) -> None:
     async with rogue(mcp, "elsewhere", "/sse", type="sse"), start() as client:
-        health = await until(client, lambda health: has_failed(health, "far"))
+        health = await health_when(client, lambda health: has_failed(health, "far"))
         assert server_state(health, "far")["error"] == "it names an address on another host"
 
 
@@ -163,7 +163,7 @@ async def test_a_flood_across_http_is_held_up(
 ) -> None:
     mcp.add("good")
     async with rogue(mcp, "logs"), bridged(servers=2) as client:
-        await until(client, lambda _: paces.steps > 600)
+        await health_when(client, lambda _: paces.steps > 600)
         assert await said(client, "mcp__good__echo", text="hello") == "hello"
         assert await said(client, "mcp__far__echo", text="hello") == "hello"
 
@@ -175,7 +175,7 @@ async def test_a_server_that_asks_and_never_listens_does_not_pile_up_answers(
     mcp.add("asks", "asks")
     async with bridged() as client:
         before = len(asyncio.all_tasks())
-        await until(client, lambda _: paces.steps > 5000)
+        await health_when(client, lambda _: paces.steps > 5000)
         assert len(asyncio.all_tasks()) - before < 200
 
 

@@ -10,8 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cursor_gateway.core.conversation import ImageFile, Text, ToolCall, ToolResult
 from cursor_gateway.mcp_bridge.bridge import Bridge
-from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state, until
+from tests.bridge.conftest import Bridged, Mcp, call, has_failed, said, server_state
 from tests.conftest import Client, FakeAgent, Start
+from tests.support.views import health_when
 
 
 async def test_tools_are_listed_and_called(mcp: Mcp, bridged: Bridged) -> None:
@@ -153,7 +154,7 @@ async def test_a_changed_list_of_tools_is_noticed(mcp: Mcp, bridged: Bridged) ->
     mcp.add("good")
     async with bridged() as client:
         await call(client, "mcp__good__grow")
-        await until(client, lambda health: health["mcp"]["tools"] == 15)
+        await health_when(client, lambda health: health["mcp"]["tools"] == 15)
         assert await said(client, "mcp__good__grown_0") == "grown_0"
 
 
@@ -200,7 +201,7 @@ async def test_its_stderr_is_in_the_debug_log_without_its_secrets(
     caplog.set_level("DEBUG", logger="cursor_gateway")
     mcp.add("crashes", "crashes", environment={"KEY": "canary-secret"})
     async with start() as client:
-        health = await until(client, lambda health: has_failed(health, "crashes"))
+        health = await health_when(client, lambda health: has_failed(health, "crashes"))
         error = server_state(health, "crashes")["error"]
     assert error == "it exited with code 1: boom: no such module, key ***"
     assert "MCP server crashes: boom: no such module, key ***" in caplog.messages

@@ -21,9 +21,10 @@ from tests.bridge.conftest import (
     has_failed,
     said,
     server_state,
-    until,
 )
 from tests.conftest import Start, eventually
+from tests.support.machine import resident_mb
+from tests.support.views import health_when
 
 pytestmark = pytest.mark.processes
 
@@ -51,7 +52,7 @@ async def test_a_server_that_never_gets_ready_holds_nobody_up(mcp: Mcp, bridged:
     mcp.add("mute", "mute")
     mcp.add("babbles", "babbles")
     async with bridged(servers=1, mcp_connect_timeout=2.0) as client:
-        health = await until(
+        health = await health_when(
             client,
             lambda health: all(has_failed(health, name) for name in ("mute", "babbles")),
         )
@@ -71,7 +72,7 @@ async def test_a_tool_with_a_huge_schema_is_left_out_and_named_once(
         assert await said(client, "mcp__odd__endless") == "schemas endless"
         assert (await call(client, "mcp__odd__huge"))[0] == 404
         await said(client, "mcp__odd__grow")
-        await until(client, lambda health: health["mcp"]["tools"] == 16)
+        await health_when(client, lambda health: health["mcp"]["tools"] == 16)
     assert [message for message in caplog.messages if "left out" in message] == [
         "MCP server odd: tools are left out: too large: 'huge' (a tool may have 256 kB and a "
         "schema of 50,000 values, 128 deep; those of a server 8 MB)"
@@ -105,7 +106,7 @@ async def test_a_killed_server_is_back_soon(mcp: Mcp, bridged: Bridged) -> None:
     async with bridged() as client:
         first = int(await said(client, "mcp__good__pid"))
         os.kill(first, signal.SIGKILL)
-        await until(client, lambda health: health["mcp"]["servers"] == 0)
+        await health_when(client, lambda health: health["mcp"]["servers"] == 0)
         # The call waits for the server; meanwhile the tools stay known.
         second = int(await said(client, "mcp__good__pid"))
         assert second != first
@@ -128,7 +129,7 @@ async def test_a_server_that_does_not_come_back_says_why_and_takes_its_tools_alo
         while why not in (said_now := await said(client, "mcp__good__echo")):
             assert "is not connected" in said_now
         monkeypatch.setattr(server, "TOOLS_STAY", 0.0)
-        await until(client, lambda health: health["mcp"]["tools"] == 0)
+        await health_when(client, lambda health: health["mcp"]["tools"] == 0)
         assert "its MCP server is not connected" in await said(client, "mcp__good__echo")
 
 
@@ -172,18 +173,13 @@ async def test_a_flood_reaches_neither_the_others_nor_our_memory(
         assert resident_mb() - before < 50
 
 
-def resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
-
-
 async def test_a_line_without_end_ends_the_connection(
     mcp: Mcp, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounded_stream, "MAX_MESSAGE_BYTES", 2 * 1024 * 1024)
     mcp.add("long", "long-line")
     async with start() as client:
-        health = await until(client, lambda health: has_failed(health, "long"))
+        health = await health_when(client, lambda health: has_failed(health, "long"))
         assert server_state(health, "long")["error"] == "it sent more than 2 MB in one message"
 
 
@@ -221,7 +217,7 @@ async def test_a_thousand_calls_survive_random_kills_and_leave_nothing(
         await asyncio.gather(murder(), *(work() for _ in range(20)))
         assert len(outcomes) == 1000
         assert outcomes.count(False) > 500
-        await until(client, lambda health: health["mcp"]["servers"] == 5)
+        await health_when(client, lambda health: health["mcp"]["servers"] == 5)
         await eventually(lambda: len(mcp.processes()) == 5)
         await client.session.connector.close()
         await eventually(lambda: len(asyncio.all_tasks()) <= before[0], "a task is left")

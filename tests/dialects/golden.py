@@ -16,8 +16,8 @@ from cursor_gateway.agents.cursor.texts import classify_failure
 from cursor_gateway.core.events import Finished
 from cursor_gateway.dialects import DIALECTS, Dialect
 from tests.conftest import RECORDINGS, TESTS
-from tests.core.test_agent_stream import MANIFEST
 from tests.dialects.answers import exchange, recorded
+from tests.support.recorded import MANIFEST
 
 GOLDEN = TESTS / "golden"
 ANSWER_ID, CREATED, REQUEST_ID = "0123456789ab", 1790000000, "request-1"

@@ -33,6 +33,7 @@ from cursor_gateway.core.events import (
 from cursor_gateway.core.loop_guard import Loop
 from cursor_gateway.dialects.chat import parse, render_error
 from cursor_gateway.errors import GatewayError, InvalidRequest, NotAuthenticated
+from tests.support.bodies import BODIES, FIELDS
 
 
 def conversation(*messages: dict[str, Any], **body: Any) -> Any:
@@ -297,32 +298,6 @@ def test_calls_are_rendered_with_index_id_and_type() -> None:
     assert message == {"role": "assistant", "content": None, "tool_calls": calls}
     guard = {"loop_guard": Loop("ls", 3, "repeat", 2).as_json()}
     assert frames[-1]["cursor_gateway"] == fold.body()["cursor_gateway"] == guard
-
-
-ANYTHING = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-5, 5)
-    | st.floats(allow_nan=False)
-    | st.text(max_size=9),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
-    ),
-)
-FIELDS = st.sampled_from(
-    "model messages stream stream_options max_tokens stop response_format n logprobs role content "
-    "type text image_url url tool_calls function name arguments tool_call_id json_schema schema "
-    "function_call tools tool_choice functions parameters input_schema input id source data "
-    "tool_use_id parallel_tool_calls properties required".split()
-)
-BODIES = st.recursive(
-    ANYTHING
-    | st.sampled_from(
-        "user assistant tool text image_url json_schema tool_use tool_result image function".split()
-    ),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=5),
-    max_leaves=40,
-)
 
 
 @given(st.dictionaries(FIELDS, BODIES), st.booleans())

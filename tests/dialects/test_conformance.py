@@ -11,8 +11,8 @@ from cursor_gateway.core.events import AnswerEvent, Finished, TextDelta, Thinkin
 from cursor_gateway.dialects import DIALECTS, Dialect
 from cursor_gateway.errors import AgentFailed
 from tests.conftest import RECORDINGS
-from tests.core.test_agent_stream import COMPLETE, expected_text
 from tests.dialects.answers import READ_BODY, READ_STREAM, exchange, recorded, told
+from tests.support.recorded import COMPLETE, expected_text
 
 EVERY_DIALECT = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.PATH)
 

@@ -45,7 +45,7 @@ from cursor_gateway.errors import (
     QuotaExceeded,
     UnsupportedParameter,
 )
-from tests.dialects.test_chat import BODIES, FIELDS
+from tests.support.bodies import BODIES, FIELDS
 
 USER = {"role": "user", "content": "hi"}
 

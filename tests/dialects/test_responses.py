@@ -38,7 +38,7 @@ from cursor_gateway.errors import (
     ResponseNotFound,
     UnsupportedParameter,
 )
-from tests.dialects.test_chat import BODIES, FIELDS
+from tests.support.bodies import BODIES, FIELDS
 
 SCHEMA = {"type": "object", "properties": {"cmd": {"type": "string"}}}
 

@@ -6,21 +6,18 @@ import asyncio
 import errno
 import math
 from pathlib import Path
-from typing import Any
 from unittest.mock import ANY
 
 import pytest
 
 from tests.conftest import RECORDINGS, Client, FakeAgent, Start, eventually
+from tests.support.views import health_when, healthy
 
 
-async def healthy(client: Client) -> dict[str, Any]:
-    """The state, once the gateway has asked the agent all it wants to know at the start."""
-    while True:
-        _, state = await client.get("/health")
-        if state["status"] == "ok" and state["agent"]["version"]:
-            return dict(state)
-        await asyncio.sleep(0.01)
+@pytest.fixture(autouse=True)
+def noted(fake: FakeAgent) -> None:
+    """Here it matters how often the agent is asked."""
+    fake.put("notes-questions")
 
 
 def asked(fake: FakeAgent, word: str) -> int:
@@ -263,8 +260,9 @@ async def test_a_fresh_sign_in_is_noticed(
     monkeypatch.setattr("cursor_gateway.account.NO_SIGN_IN_TRUSTED", 0.0)
     fake.sign_out()
     async with start() as client:
-        while (await client.get("/health"))[1].get("error", {}).get("code") != "not_authenticated":
-            await asyncio.sleep(0.01)
+        await health_when(
+            client, lambda state: state.get("error", {}).get("code") == "not_authenticated"
+        )
         assert (await client.get("/health"))[0] == 503
         assert (await client.error("hi"))[0] == 401
         fake.sign_in()
@@ -278,8 +276,7 @@ async def test_a_lost_sign_in_is_noticed_by_the_request_that_meets_it(
     await healthy(client)
     fake.sign_out()
     assert (await client.error("hi"))[0] == 401
-    while (await client.get("/health"))[1]["auth"] == "authenticated":
-        await asyncio.sleep(0.01)
+    await health_when(client, lambda state: state["auth"] != "authenticated")
 
 
 async def test_a_failure_at_the_start_is_not_held_against_later_requests(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Client, FakeAgent, Start, eventually, text_of
 from tests.http.dialogue import BASH
+from tests.support.machine import is_blocked_on_its_pipe, resident_mb
 
 API = Path(__file__).parents[2] / "docs" / "api.md"
 PATH = "/v1/chat/completions/ws"
@@ -172,13 +172,8 @@ async def test_a_client_that_does_not_read_makes_the_agent_wait(
         resident = resident_mb()
         await talk.ask("[[many:3000000]]")
         (agent,) = await eventually(fake.processes)
-        await eventually(lambda: "pipe_write" in Path(f"/proc/{agent}/wchan").read_text())
+        await eventually(lambda: is_blocked_on_its_pipe(agent))
         assert resident_mb() - resident < 60
-
-
-def resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
 
 
 # What goes wrong

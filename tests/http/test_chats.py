@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
 import pytest
 
-from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, command_line, eventually
+from tests.conftest import Client, FakeAgent, Start, command_line, eventually
 from tests.http.dialogue import Dialogue
-from tests.http.test_account import healthy
-from tests.http.test_sessions import resumed
+from tests.support.views import health_when, healthy, resumed
 
 # Enough for its loss to show in the tokens.
 LONG = "word " * 2000
@@ -62,9 +60,7 @@ async def test_an_agent_is_started_ahead_for_a_chat_only_if_it_is_there(
             fake.put("forgets", vice)
         async with start(warm=1) as client:
             await Dialogue(client).say("[[text:first]]")
-            async with asyncio.timeout(WAIT_SECONDS):
-                while not (await client.get("/health"))[1]["warm"]["spares"]:
-                    await asyncio.sleep(0.01)
+            await health_when(client, lambda state: state["warm"]["spares"])
             lines = await eventually(ahead)
             assert any(b"--resume" in line for line in lines) is is_resumed
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start
-from tests.http.test_life import gateway_process
+from tests.support.programs import gateway_process
 
 KEY = "gw-canary-key"
 BODY = json.dumps({"model": "auto", "messages": [{"role": "user", "content": "[[text:ok]]"}]})

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import stat
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,26 +14,17 @@ import pytest
 from cursor_gateway.journal.record import Record
 from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, eventually, frames_of
 from tests.http.dialogue import BASH, Dialogue
+from tests.support.views import folder, listed
 
 CANARY = "canary-9321"
 UNKNOWN = {"model": "gpt-99"}
 NOTHING_SAID = {"model": "auto", "max_tokens": 9, "messages": []}
 
 
-def folder(fake: FakeAgent) -> Path:
-    return Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway"
-
-
 def written(fake: FakeAgent) -> list[dict[str, Any]]:
     """The file, once its gateway is gone."""
     lines = (folder(fake) / "journal.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
-
-
-async def listed(client: Client) -> list[dict[str, Any]]:
-    status, body = await client.get("/v1/requests")
-    assert status == 200 and body["object"] == "list"
-    return list(body["data"])
 
 
 async def test_a_record_says_what_became_of_a_request(start: Start, fake: FakeAgent) -> None:

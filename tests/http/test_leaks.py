@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Client, FakeAgent, Start
-from tests.http.test_journal import folder, listed
+from tests.support.views import folder, listed
 
 KEY = "canary.cursor-key"
 OTHER = "canary.other-token"

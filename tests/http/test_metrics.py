@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cursor_gateway.journal.metrics import FAMILIES, PREFIX
 from tests.conftest import Client, FakeAgent, Start, eventually, frames_of
 from tests.http.dialogue import Dialogue
+from tests.support.views import until_the_agent_has_left
 
 DASHBOARD = Path(__file__).parent.parent.parent / "docs" / "grafana-dashboard.json"
 LS = '[[relay:bash {"command": "ls"}]]'
@@ -45,8 +46,7 @@ async def test_requests_and_errors_are_counted(client: Client) -> None:
 
 async def test_the_first_look_shows_agents_that_had_left_before_it(client: Client) -> None:
     await client.content("[[text:Hello]]")
-    while (await client.get("/v1/requests"))[1]["data"][0]["agents"][0]["exit"] is None:
-        await asyncio.sleep(0.01)
+    await until_the_agent_has_left(client)
     assert (await scraped(client))["agent_exits_total", "finished"] == 1
 
 

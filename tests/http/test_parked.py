@@ -16,7 +16,7 @@ import pytest
 from cursor_gateway.processes import linux, resources
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, Dialogue
-from tests.http.test_life import gateway_process
+from tests.support.programs import gateway_process
 
 pytestmark = pytest.mark.processes
 
@@ -95,6 +95,9 @@ class Remote:
         async with self._session.get(f"{self._url.removesuffix('/v1')}/health") as response:
             return dict(await response.json())
 
+    async def has_a_warm_agent(self) -> bool:
+        return bool((await self.health())["warm"]["spares"])
+
     async def leave_descriptors(self, count: int) -> None:
         used = (await self.health())["descriptors"]["used"]
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (used + count, used + count))
@@ -156,8 +159,7 @@ async def test_a_spare_gives_way_before_an_agent_that_waits(fake: FakeAgent) -> 
     async with gateway(fake, "--warm", "1") as remote:
         await remote.ask(TASK, tools=[BASH])
         await remote.ask("[[text:Hello]]")
-        while not (await remote.health())["warm"]["spares"]:
-            await asyncio.sleep(0.01)
+        await eventually(remote.has_a_warm_agent)
         await remote.leave_descriptors(6)
         assert (await remote.ask("[[text:Hello]]", model="composer-2.5"))[0] == 200
         assert (await remote.health())["sessions"]["parked"] == 1

@@ -12,21 +12,13 @@ import pytest
 
 from tests.conftest import Client, FakeAgent, Start
 from tests.http.dialogue import BASH, Dialogue
+from tests.support.views import ALL, denied
 
 PNG = "data:image/png;base64,iVBORw0KGgoAAAAASUVORK5CYII="
-ALL = [
-    *("Write(**)", "Write(/**)", "Shell(*)", "WebFetch(*)"),
-    *("Read(**)", "Read(/**)", "Read(~/**)", "Mcp(*:*)"),
-]
 
 
 def tries(tool: str, **arguments: str) -> str:
     return f"[[try:{tool} {json.dumps(arguments)}]][[say-result]]"
-
-
-def denied(run: dict[str, Any]) -> list[str]:
-    file = Path(run["cwd"]) / ".cursor" / "cli.json"
-    return list(json.loads(file.read_text())["permissions"]["deny"])
 
 
 def content_of(file: Path) -> str:

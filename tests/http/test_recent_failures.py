@@ -10,6 +10,7 @@ import pytest
 
 from cursor_gateway.core.conversation import Conversation
 from tests.conftest import Client, FakeAgent, Start, frames_of
+from tests.support.views import health_when
 
 QUOTA = "[[init]][[stderr:ActionRequiredError: You've hit your usage limit]][[exit:1]]"
 PLAN = "[[init]][[stderr:ActionRequiredError: Named models unavailable]][[exit:1]]"
@@ -62,12 +63,10 @@ async def test_a_fresh_sign_in_ends_what_was_refused_for_want_of_one(
     monkeypatch.setattr("cursor_gateway.account.NO_SIGN_IN_LASTS", 0.1)
     monkeypatch.setattr("cursor_gateway.account.NO_SIGN_IN_TRUSTED", 0.0)
     async with start() as client:
-        while (await client.get("/health"))[1]["auth"] != "authenticated":
-            await asyncio.sleep(0.01)
+        await health_when(client, lambda state: state["auth"] == "authenticated")
         fake.sign_out()
         assert (await told(client, "hi"))[0] == 401
-        while (await client.get("/health"))[1]["auth"] == "authenticated":
-            await asyncio.sleep(0.01)
+        await health_when(client, lambda state: state["auth"] != "authenticated")
         fake.sign_in()
         assert await client.content("[[text:ok]]") == "ok"
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, READ, Dialogue, tool
+from tests.support.views import health_when
 
 LS = '[[relay:bash {"command": "ls"}]]'
 # In the same run the agent says the result; one that reads the transcript says "replayed".
@@ -176,8 +177,7 @@ async def test_a_run_that_died_is_not_counted_for_a_quarter_of_an_hour(
 ) -> None:
     await Dialogue(client).say(TASK)
     os.kill(fake.runs()[0]["pid"], signal.SIGKILL)
-    while await parked(client):
-        await asyncio.sleep(0.01)
+    await health_when(client, lambda state: not state["sessions"]["parked"])
 
 
 async def test_results_for_only_some_calls_are_a_fresh_run(client: Client, fake: FakeAgent) -> None:

@@ -9,7 +9,7 @@ import aiohttp
 
 from tests.conftest import FakeAgent, eventually
 from tests.http.dialogue import BASH
-from tests.http.test_life import gateway_process
+from tests.support.programs import gateway_process
 
 RUNS = 200
 CALL = '[[relay:bash {"command": "ls"}]]'

@@ -20,8 +20,7 @@ import pytest
 from cursor_gateway import scratch
 from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, eventually, frames_of, text_of
 from tests.http.dialogue import BASH, Dialogue
-from tests.http.test_permissions import ALL, denied
-from tests.http.test_spares import spare
+from tests.support.views import ALL, denied, spare
 
 pytestmark = pytest.mark.processes
 

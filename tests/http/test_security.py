@@ -221,6 +221,7 @@ async def test_secrets_and_prompts_stay_out_of_logs_and_errors(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     fake.env["CURSOR_API_KEY"] = "crsr_canary_key"
+    fake.put("notes-questions")
     seen: list[Any] = []
     async with start(api_key=KEY, debug=True, timing=True) as client:
         client.headers = {"x-api-key": KEY}

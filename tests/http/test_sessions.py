@@ -12,11 +12,7 @@ import pytest
 
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, Dialogue
-
-
-def resumed(fake: FakeAgent) -> list[bool]:
-    """Of each run, whether it took up a chat."""
-    return ["--resume" in run["argv"] for run in fake.runs()]
+from tests.support.views import health_when, resumed
 
 
 async def test_a_chat_goes_on_with_the_new_message_only(client: Client, fake: FakeAgent) -> None:
@@ -195,8 +191,7 @@ async def test_all_chats_expire_however_many_there_are(start: Start) -> None:
         for word in ("one", "two", "three"):
             await Dialogue(client, tools=[]).say(f"[[text:{word}]]")
         assert await chats() > 0
-        while await chats():
-            await asyncio.sleep(0.02)
+        await health_when(client, lambda state: not state["sessions"]["chats"])
 
 
 async def test_the_directory_of_a_named_session_that_expired_is_given_to_one_run_only(
@@ -206,8 +201,7 @@ async def test_the_directory_of_a_named_session_that_expired_is_given_to_one_run
     name = {"role": "system", "content": f"Session: session-{uuid.uuid4()}"}
     async with start(session_ttl=0.3) as client:
         await client.content([name, {"role": "user", "content": "[[text:first]]"}])
-        while (await client.get("/health"))[1]["sessions"]["chats"]:
-            await asyncio.sleep(0.02)
+        await health_when(client, lambda state: not state["sessions"]["chats"])
         await asyncio.gather(*(client.content(f"[[text:{word}]]") for word in ("one", "two")))
     _, one, two = fake.runs()
     assert one["cwd"] != two["cwd"]

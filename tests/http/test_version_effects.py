@@ -14,6 +14,7 @@ from cursor_gateway.agents.cursor.version_facts import VersionFacts, write_facts
 from cursor_gateway.settings import Settings
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
+from tests.support.views import health_when
 
 
 def know(fake: FakeAgent, **facts: Any) -> None:
@@ -23,12 +24,7 @@ def know(fake: FakeAgent, **facts: Any) -> None:
 
 async def health(client: Client) -> dict[str, Any]:
     """Once the CLI has said which version it is."""
-    async with asyncio.timeout(15):
-        while True:
-            state = (await client.get("/health"))[1]
-            if state["agent"]["version"]:
-                return dict(state)
-            await asyncio.sleep(0.01)
+    return await health_when(client, lambda state: state["agent"]["version"])
 
 
 async def test_a_version_that_does_not_fetch_the_relays_tools_gets_them_by_text_at_once(

@@ -14,6 +14,7 @@ import pytest
 from cursor_gateway.agents.cursor.version_facts import VersionFacts, read_facts, write_facts
 from tests.conftest import Client, FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
+from tests.support.views import health_when
 
 pytestmark = pytest.mark.processes
 
@@ -36,9 +37,7 @@ async def warm(client: Client) -> dict[str, Any]:
 
 async def ready(client: Client) -> None:
     """Until an agent waits for the next request."""
-    async with asyncio.timeout(15):
-        while (await warm(client))["spares"] != 1:
-            await asyncio.sleep(0.01)
+    await health_when(client, lambda state: state["warm"]["spares"] == 1)
 
 
 def versions(fake: FakeAgent) -> Path:
@@ -55,9 +54,7 @@ async def until_booted(fake: FakeAgent, count: int) -> None:
 
 
 async def known_version(client: Client) -> None:
-    async with asyncio.timeout(15):
-        while not (await client.get("/health"))[1]["agent"]["version"]:
-            await asyncio.sleep(0.01)
+    await health_when(client, lambda state: state["agent"]["version"])
 
 
 async def until_it_is_known_that_warm_starts_do_not_help(client: Client) -> int:

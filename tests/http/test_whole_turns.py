@@ -6,7 +6,7 @@ import pytest
 
 from tests.conftest import Client, FakeAgent, Start, eventually, text_of
 from tests.http.dialogue import Dialogue
-from tests.http.test_sessions import resumed
+from tests.support.views import resumed
 
 WHOLE = "[[text:All ]][[text:done.]][[end-turn]]"
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import FakeAgent, eventually, frames_of, text_of
 from tests.http.dialogue import BASH
-from tests.http.test_life import gateway_process
+from tests.support.programs import gateway_process
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "haproxy.cfg"
 # Debian keeps it where the PATH of an ordinary user does not lead.

@@ -1,17 +1,20 @@
 """The fake agent's MCP client: as much as the CLI's own, with the standard library only.
 
 One call at a time, given up after the CLI's 60 seconds (or `patience`), and the server is told.
+Each request has a connection of its own and speaks HTTP/1.0, whose answers end with it: importing
+`http.client` would take longer than all the rest of a run.
 """
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import json
+import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 
@@ -58,23 +61,25 @@ class McpClient:
         return {"success": {"content": content, "isError": answer["result"].get("isError", False)}}
 
     def tell(self, method: str, params: dict[str, Any]) -> None:
-        connection = self._post({"jsonrpc": "2.0", "method": method, "params": params}, 10.0)
-        connection.getresponse().read()
-        connection.close()
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        with self._posted(message, 10.0) as lines:
+            lines.read()
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         rpc_id = next(self._ids)
         message = {"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params}
-        try:
-            response = self._post(message, self.patience).getresponse()
-            if "event-stream" not in response.headers.get("Content-Type", ""):
-                return dict(json.loads(response.read()))
-            return self._answer(response, rpc_id, time.monotonic() + self.patience)
-        except TimeoutError:
-            self.tell("notifications/cancelled", {"requestId": rpc_id, "reason": "timed out"})
-            raise
+        with self._posted(message, self.patience) as lines:
+            try:
+                return self._answer(lines, rpc_id, time.monotonic() + self.patience)
+            except TimeoutError:
+                # Its connection is still open, as the CLI's is.
+                self.tell("notifications/cancelled", {"requestId": rpc_id, "reason": "timed out"})
+                raise
 
-    def _answer(self, lines: Iterable[bytes], rpc_id: int, deadline: float) -> dict[str, Any]:
+    def _answer(self, lines: IO[bytes], rpc_id: int, deadline: float) -> dict[str, Any]:
+        headers = b"".join(iter(lambda: lines.readline().strip(), b""))
+        if b"event-stream" not in headers:
+            return dict(json.loads(lines.read()))
         for line in lines:
             if time.monotonic() > deadline:
                 raise TimeoutError
@@ -85,10 +90,17 @@ class McpClient:
                 self.heard.append(data["method"])
         raise ConnectionError("the stream ended without an answer")
 
-    def _post(self, message: dict[str, Any], seconds: float) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=seconds)
-        connection.request("POST", self._path, json.dumps(message), self._headers)
-        return connection
+    @contextmanager
+    def _posted(self, message: dict[str, Any], seconds: float) -> Iterator[IO[bytes]]:
+        """The lines of the answer, its headers first."""
+        body = json.dumps(message).encode()
+        headers = {"Host": f"{self._host}:{self._port}", "Content-Length": str(len(body))}
+        head = [f"POST {self._path} HTTP/1.0"]
+        head += [f"{name}: {value}" for name, value in (headers | self._headers).items()]
+        with socket.create_connection((self._host, self._port), timeout=seconds) as connection:
+            connection.sendall("\r\n".join([*head, "", ""]).encode() + body)
+            with connection.makefile("rb") as lines:
+                yield lines
 
 
 def configured(name: str = "client") -> McpClient | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, eventually
+from tests.conftest import FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
 
 pytestmark = pytest.mark.processes

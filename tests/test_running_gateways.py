@@ -16,8 +16,7 @@ import pytest
 
 from cursor_gateway.running_gateways import RunningGateway, announced, running
 from tests.conftest import FakeAgent, eventually
-from tests.http.test_life import gateway_process, streaming
-from tests.test_cli import run
+from tests.support.programs import gateway_process, run, streaming
 
 pytestmark = pytest.mark.processes
 

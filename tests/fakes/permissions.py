@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -102,6 +101,8 @@ def shell(permissions: Permissions, args: dict[str, Any], _: bool) -> tuple[Resu
     if permissions.denies("Shell", command.split()[0]) or permissions.denies("Shell", command):
         error = "Command denied by permissions"
         return {"permissionDenied": about | {"error": error, "isReadonly": False}}, True
+    import subprocess
+
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     return {"success": about | {"exitCode": done.returncode, "stdout": done.stdout}}, False
 

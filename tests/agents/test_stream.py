@@ -28,9 +28,7 @@ from cursor_gateway.core.events import (
 )
 from cursor_gateway.errors import AgentFailed, CursorUnreachable, QuotaExceeded
 from tests.conftest import RECORDINGS
-
-MANIFEST: dict[str, Any] = json.loads((RECORDINGS / "manifest.json").read_text())
-COMPLETE = [name for name, facts in MANIFEST.items() if facts["has_result"] and not facts["exit"]]
+from tests.support.recorded import COMPLETE, MANIFEST, expected_text
 
 
 def feed(chunks: Iterable[bytes]) -> tuple[list[AgentEvent], AgentStream]:
@@ -61,11 +59,6 @@ def merged(events: list[AgentEvent]) -> list[AgentEvent]:
 
 def bytewise(data: bytes) -> Iterator[bytes]:
     return (data[at : at + 1] for at in range(len(data)))
-
-
-def expected_text(data: bytes) -> str:
-    last = [line for line in data.split(b"\n") if line.strip()][-1]
-    return str(json.loads(last)["result"])
 
 
 @pytest.mark.parametrize("name", COMPLETE)

@@ -7,10 +7,10 @@ docs/cursor-agent.md. A prompt is a small program of steps in double brackets, r
 
 `[[then]]` separates what it does when it is asked again, with results. Without steps it repeats the
 prompt's last line. It uses the MCP server of its workspace as the CLI does (`[[relay:...]]`), keeps
-its chats and transcripts where the CLI does (fake_traces.py), runs tools of its own as far as the
-permissions allow (`[[try:...]]`, fake_permissions.py), and works only in a directory that is
-trusted. Every start is recorded in `calls/` of `$FAKE_AGENT_DIR`, and files there are its switches
-(`update` fixes what it does wrong):
+its chats and transcripts where the CLI does (traces.py), runs tools of its own as far as the
+permissions allow (`[[try:...]]`, permissions.py), and works only in a directory that is trusted.
+It starts for each request, so what few steps need is imported there. Every start is recorded in
+`calls/` of `$FAKE_AGENT_DIR`, and files there are its switches (`update` fixes what it does wrong):
 
     account        the signed-in address (none: signed out)
     key            the only API key that is valid
@@ -19,6 +19,7 @@ trusted. Every start is recorded in `calls/` of `$FAKE_AGENT_DIR`, and files the
     habits.json    what the model does where there are no steps: patterns of prompts, and steps
     always         what it does whatever it is asked, as steps
     no-mcp         a CLI without MCP
+    notes-questions   `status` and `models` are recorded, too (command.py)
     no-waiting     it leaves where there is no prompt
     status-takes   the seconds that `status` takes
     ignores-deny   it obeys nobody
@@ -42,7 +43,6 @@ import os
 import re
 import select
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -54,10 +54,10 @@ from cursor_gateway.agents.demo import program as demo
 from tests import fake_permissions, fake_traces, fake_trees
 
 if TYPE_CHECKING:
-    from tests.fake_mcp import McpClient
+    from tests.fakes.mcp import McpClient
 
 HOME = Path(os.environ["FAKE_AGENT_DIR"])
-RECORDINGS = Path(__file__).parent / "recordings"
+RECORDINGS = Path(__file__).parent.parent / "recordings"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 STEP = re.compile(r"\[\[([a-z0-9-]+)(?::(.*?))?\]\]", re.DOTALL)
 USER_TURN = re.compile(r'<turn from="user">\n(.*?)\n</turn>', re.DOTALL)
@@ -117,7 +117,7 @@ def main(argv: Sequence[str]) -> int:
     with demo.utf8_stdout() as out:
         if options.keys() & {"-v", "--version"}:
             file = HOME / "version"
-            out.write(f"{file.read_text() if file.exists() else '2026.09.18-fake'}\n")
+            out.write(f"{file.read_text() if file.exists() else VERSION}\n")
             return 0
         if words[:1] == ["status"]:
             return status(argv, options, out)
@@ -203,7 +203,7 @@ def take_one(counter: str) -> bool:
 
 def recalled(session: str) -> str:
     """A chat's transcript so far; none at all for an id that is unknown here."""
-    file = fake_traces.store_of(session)
+    file = traces.store_of(session)
     forgets = (HOME / "forgets").exists()
     return file.read_text() if file.exists() and not forgets else ""
 
@@ -212,12 +212,12 @@ def remember(session: str, transcript: str, answer: str) -> None:
     vice = HOME / "forgets"
     if vice.exists() and vice.read_text() == "frozen":
         return
-    file = fake_traces.store_of(session)
+    file = traces.store_of(session)
     file.parent.mkdir(parents=True, exist_ok=True)
     text = f'{transcript}\n\n<turn from="assistant">\n{answer}\n</turn>\n\n'
     with file.open("ab" if vice.exists() else "wb") as store:
         store.write(text.encode("utf-8", "replace"))
-    fake_traces.write_down(session, "assistant", answer)
+    traces.write_down(session, "assistant", answer)
 
 
 def as_turn(prompt: str) -> str:
@@ -306,10 +306,10 @@ class Run:
             return fail(NO_AUTH)
         if take_one("config-race"):
             return fail(CONFIG_RACE)
-        if not self.options.keys() & TRUSTING and not fake_traces.is_trusted():
+        if not self.options.keys() & TRUSTING and not traces.is_trusted():
             return fail((RECORDINGS / "fail_trust.stderr").read_text())
         if "--trust" in self.options:
-            fake_traces.trust()
+            traces.trust()
         session = self.options.get("--resume", "")
         if session and (not UUID.fullmatch(session) or take_one("no-resume")):
             return fail((RECORDINGS / "fail_bad_resume_id.stderr").read_text())
@@ -345,9 +345,9 @@ class Run:
     def connected(self) -> McpClient | None:
         if "--approve-mcps" not in self.options or (HOME / "no-mcp").exists():
             return None
-        from tests import fake_mcp  # costs a third of a start
+        from tests.fakes.mcp import configured
 
-        mcp = fake_mcp.configured()
+        mcp = configured()
         if mcp is not None:
             mcp.heeds_changes = not (HOME / "ignores-list-changed").exists()
             mcp.connect(lists="[[late-list]]" not in self.prompt)
@@ -436,10 +436,10 @@ class Run:
         args = {"name": f"{server}-{name}", "args": json.loads(arguments), **about}
         call_id = self.emitter.tool_call("mcp", args)
         result: dict[str, Any] = {"rejected": {"reason": "", "isReadonly": False}}
-        if fake_permissions.Permissions().lets_call(server, name):
-            from tests import fake_mcp
+        if permissions.Permissions().lets_call(server, name):
+            from tests.fakes.mcp import configured
 
-            mcp = fake_mcp.configured(server)
+            mcp = configured(server)
             assert mcp is not None
             mcp.connect()
             result = mcp.call(name, args["args"])
@@ -448,7 +448,7 @@ class Run:
     def call_until_done(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         while "[[late-mcp" in self.prompt and self.mcp is None:
             time.sleep(0.01)
-        allowed = fake_permissions.Permissions().lets_call("client", name)
+        allowed = permissions.Permissions().lets_call("client", name)
         if self.mcp is None or not allowed:
             return {"rejected": {"reason": "", "isReadonly": False}}
         if name not in {tool["name"] for tool in self.mcp.tools}:
@@ -518,7 +518,7 @@ class Run:
     def do_init(self, _: str) -> None:
         if not self.begun:
             self.begun = True
-            fake_traces.write_down(self.emitter.session_id, "user", self.prompt)
+            traces.write_down(self.emitter.session_id, "user", self.prompt)
             self.emitter.init(str(Path.cwd()), self.prompt)
 
     def do_text(self, text: str) -> None:
@@ -638,9 +638,7 @@ class Run:
         name, _, words = argument.partition(" ")
         args = json.loads(words.replace("$PWD", str(Path.cwd())))
         call_id = self.emitter.tool_call(name, args)
-        result, is_refused = fake_permissions.use(
-            name, args, asks=self.options.get("--mode") == "ask"
-        )
+        result, is_refused = permissions.use(name, args, asks=self.options.get("--mode") == "ask")
         self.complete_own(name, call_id, {} if is_refused else {"args": args}, result)
         self.results.append(json.dumps(result))
 
@@ -661,10 +659,12 @@ class Run:
     def do_act(self, command: str) -> None:
         """Go on and execute a shell command, as far as the permissions allow it."""
         time.sleep(0.2)
-        fake_permissions.use("shell", {"command": command}, asks=False)
+        permissions.use("shell", {"command": command}, asks=False)
 
     def do_sh(self, command: str) -> None:
         """What a tool of the agent's own does, whatever the permissions say."""
+        import subprocess
+
         subprocess.run(command, shell=True, check=False)
 
     def do_session(self, name: str) -> None:
@@ -688,6 +688,8 @@ class Run:
 
     def do_grandchild(self, _: str) -> None:
         """A child in a session of its own that holds our pipes open and outlives us."""
+        import subprocess
+
         subprocess.Popen(
             [sys.executable, "-c", "import signal; signal.signal(15, 1); signal.pause()"],
             start_new_session=True,
@@ -695,6 +697,8 @@ class Run:
 
     def do_stranger(self, _: str) -> None:
         """As `grandchild`, but with an environment of its own: nothing shows whose it is."""
+        import subprocess
+
         marker = f"import signal, sys; signal.signal(15, 1); sys.argv.append({str(HOME)!r})"
         child = subprocess.Popen(
             [sys.executable, "-c", f"{marker}; signal.pause()"], start_new_session=True, env={}
@@ -702,12 +706,14 @@ class Run:
         (HOME / "stranger").write_text(str(child.pid))
 
     def do_tree(self, argument: str) -> None:
-        """Processes in numbers: `deep 1500`, or another kind of fake_trees.py."""
+        """Processes in numbers: `deep 1500`, or another kind of trees.py."""
         kind, _, size = argument.partition(" ")
-        fake_trees.grow(kind, size)
+        trees.grow(kind, size)
 
     def do_background_shell(self, command: str) -> None:
         """A shell that the agent leaves running, in a process group of its own."""
+        import subprocess
+
         args = {"command": command, "isBackground": True}
         self.do_init("")
         subprocess.Popen(["sh", "-c", command], start_new_session=True)

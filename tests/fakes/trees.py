@@ -5,7 +5,6 @@ thousands. Each touches `grown` in `$FAKE_AGENT_DIR` when it has its size.
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 SCRIPTS = {
@@ -61,4 +60,6 @@ def command(kind: str, size: str, home: Path) -> list[str]:
 
 
 def grow(kind: str, size: str) -> None:
+    import subprocess
+
     subprocess.Popen(command(kind, size, Path(os.environ["FAKE_AGENT_DIR"])))

@@ -50,7 +50,7 @@ class OtherSide:
         self.program.write_text(
             "#!/bin/sh\n"
             f"FAKE_AGENT_DIR={shlex.quote(str(fake.home))} PYTHONPATH={TESTS.parent} "
-            f'exec {sys.executable} -P -m tests.fake_agent "$@"\n'
+            f'exec {sys.executable} -P -m tests.fakes.agent "$@"\n'
         )
         self.program.chmod(0o755)
         # Not here, where it could be found by mistake.
