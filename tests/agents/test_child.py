@@ -19,7 +19,6 @@ from cursor_gateway.processes import guardian, tree
 from cursor_gateway.processes.child import Child, Command
 from cursor_gateway.processes.children import Children
 from cursor_gateway.scratch import Scratch
-from tests import fake_trees
 from tests.conftest import children_of, command_line, eventually
 
 pytestmark = pytest.mark.processes

@@ -51,7 +51,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from cursor_gateway.agents.demo import program as demo
-from tests import fake_permissions, fake_traces, fake_trees
 
 if TYPE_CHECKING:
     from tests.fakes.mcp import McpClient
