@@ -1,4 +1,4 @@
-"""`cursor-gateway doctor`: what is wrong here, why it matters, and the command that mends it."""
+"""`cursor-gateway doctor`: what is wrong here, why it matters, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ Found = list[tuple[str, "Finding"]]
 _HOLDS = Limits(0.1, 3600)
 
 _STYLES = {"ok": "green", "note": "yellow", "fault": "bold red", "skipped": "dim"}
+# What people read; scripts read the verdict itself.
+_LABELS = {"fault": "problem"}
 
 
 class _Hold(click.ParamType[float]):
@@ -47,7 +49,9 @@ class _Hold(click.ParamType[float]):
 
 
 @click.command()
-@click.option("--live", is_flag=True, help="Have a model work, too: some minutes, some requests.")
+@click.option(
+    "--live", is_flag=True, help="Also have a model work: takes some minutes and some requests."
+)
 @click.option("--model", default="auto", show_default=True, help="Model for --live.")
 @click.option(
     "--hold",
@@ -57,17 +61,17 @@ class _Hold(click.ParamType[float]):
     default=(45.0, 70.0),
     show_default=True,
     metavar="SECONDS",
-    help="How long --live holds a call; may be repeated.",
+    help="How long --live holds a call; the option may be repeated.",
 )
 @json_option
 @config_option
 def doctor(
     live: bool, model: str, holds: tuple[float, ...], as_json: bool, config_file: Path | None
 ) -> None:
-    """Find what is wrong, and say what mends it. Exit code 0 only if all is well.
+    """Find problems and say how to fix them. The exit code is 0 only if there are none.
 
-    Nothing is changed, and no secret is shown. With --live the results are kept, by the version
-    of the CLI.
+    The doctor changes nothing and shows no secrets. It stores the results of --live for each
+    version of the CLI.
     """
     from cursor_gateway.doctor.checks import settings_fault
 
@@ -90,7 +94,7 @@ def doctor(
 
 
 def _keep_quiet(settings: Settings) -> None:
-    """What the gateway's own log would say, the findings say better."""
+    """The findings say better what the gateway's own log would say."""
     import logging
 
     if not settings.debug:
@@ -104,7 +108,7 @@ async def _examined(
     from cursor_gateway.doctor.examination import DoctorContext, examine
     from cursor_gateway.doctor.probes import probes
 
-    # What was found before is about to be found anew.
+    # The probes are about to find the older results again.
     without_old_results = [check for check in CHECKS if check.name not in OLD_RESULTS]
     checks = [*without_old_results, *probes(model, holds)] if live else CHECKS
     found: Found = []
@@ -124,7 +128,7 @@ async def _examined(
 
 
 def _keep(version: str, found: Found) -> None:
-    """The next `doctor` knows of it, and whoever asks what this version can do."""
+    """Stores the results for the next `doctor`, which says what this version can do."""
     import json
     from datetime import UTC, datetime
 
@@ -142,12 +146,13 @@ def _keep(version: str, found: Found) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(kept)
     except OSError as error:
-        say(f"The results are not kept: {path}: {error.strerror}", err=True)
+        say(f"The results cannot be stored: {path}: {error.strerror}", err=True)
 
 
 def _print(name: str, findings: Sequence[Finding]) -> None:
     for finding in findings:
-        label = (f"{finding.verdict:8}", _STYLES[finding.verdict])
+        shown = _LABELS.get(finding.verdict, finding.verdict)
+        label = (f"{shown:8}", _STYLES[finding.verdict])
         say_styled(label, f"{name:14}{finding.what}")
         if finding.why and finding.verdict != "ok":
             say_styled((f"{'':22}{finding.why}", "dim"))
@@ -156,11 +161,11 @@ def _print(name: str, findings: Sequence[Finding]) -> None:
 
 
 def _print_sum(found: Found) -> None:
-    faults = sum(finding.verdict == "fault" for _, finding in found)
+    problems = sum(finding.verdict == "fault" for _, finding in found)
     say()
-    if faults > 1:
-        say(f"{faults} faults. Mend the first one first.")
-    elif faults:
-        say("1 fault.")
+    if problems > 1:
+        say(f"{problems} problems. Fix the first one first.")
+    elif problems:
+        say("1 problem.")
     else:
         say("All is well.")

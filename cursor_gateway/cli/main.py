@@ -102,7 +102,7 @@ def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _demo_option = click.option(
-    "--demo", flag_value="on", help="Answer from the built-in demo agent; no model is behind it."
+    "--demo", flag_value="on", help="Answer from the built-in demo agent, without any model."
 )
 
 
@@ -199,7 +199,7 @@ def _own_name() -> str:
 def ask(
     prompt: str | None, model: str, as_json: bool, config_file: Path | None, **flags: Any
 ) -> None:
-    """Ask once, without a server. PROMPT may also come from a pipe."""
+    """Ask one question, without a server. PROMPT may also come from a pipe."""
     question = prompt if prompt is not None else _piped()
     if not question.strip():
         raise click.UsageError("There is nothing to ask: the question is empty.")
@@ -209,7 +209,7 @@ def ask(
 
 def _piped() -> str:
     if sys.stdin.isatty():
-        raise click.UsageError("Say what to ask: cursor-gateway ask 'Why is the sky blue?'")
+        raise click.UsageError("Add a question: cursor-gateway ask 'Why is the sky blue?'")
     return sys.stdin.read()
 
 
@@ -265,11 +265,13 @@ def models(as_json: bool, config_file: Path | None, **flags: Any) -> None:
 @json_option
 @config_option
 def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
-    """Show the agent, the sign-in and which of Cursor's files exist. Exit code 1 if signed out."""
+    """Show the agent, the sign-in and which of Cursor's files exist. The exit code is 1 if nobody
+    is signed in.
+    """
     from cursor_gateway.account import cursor_files
 
     settings = load(flags, os.environ, config_file).settings
-    # The files of an agent elsewhere are elsewhere, too.
+    # The files of a remote agent are on its own machine.
     paths = [] if settings.agent_command else cursor_files(os.environ)
     files = [{"path": str(path), "exists": path.exists()} for path in paths]
     try:
@@ -301,7 +303,7 @@ def _print_status(agent: Located, sign_in: SignIn, files: list[dict[str, Any]]) 
 @cli.command()
 @config_option
 def login(config_file: Path | None) -> None:
-    """Sign in to Cursor in the browser, by the CLI's own `login`."""
+    """Sign in to Cursor in the browser, with the CLI's own `login`."""
     import subprocess
 
     agent = _located(load({}, os.environ, config_file).settings)

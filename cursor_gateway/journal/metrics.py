@@ -57,10 +57,10 @@ FAMILIES: Mapping[str, Family] = {
     "slots": Family("gauge", "How many agents may work at once."),
     "slots_busy": Family("gauge", "How many of the slots are taken."),
     "queue_length": Family("gauge", "Requests that wait for a slot."),
-    "spares": Family("gauge", "Agents that were started before anybody asked, and wait."),
-    "spares_used_total": Family("counter", "Requests that found a spare."),
+    "spares": Family("gauge", "Warm agents: started before a request needs them, and waiting."),
+    "spares_used_total": Family("counter", "Requests that got a warm agent."),
     "parked_runs": Family("gauge", "Agents that wait for the results of a client's tools."),
-    "kept_chats": Family("gauge", "Finished chats that can be taken up again."),
+    "kept_chats": Family("gauge", "Finished chats that can be resumed."),
     "healthy": Family("gauge", "1 if /health says ok, else 0."),
     "journal_lost_total": Family(
         "counter", "Records that could not be written to the journal's file."
