@@ -111,10 +111,10 @@ Every failure has this body, in OpenAI's shape:
 ```
 
 `message` ends with what to do. A request that would fail again gets a 4xx with
-`x-should-retry: false`. A request that may pass later gets `Retry-After`. 500 means a bug in the gateway; its log
-has the traceback under the request id. In a stream that has begun, the same object comes as the
-last `data:` frame, without `finish_reason` and without `[DONE]`. In the Messages dialect it comes
-as `event: error`, in Responses as `response.failed`.
+`x-should-retry: false`. A request that may pass later gets `Retry-After`. 500 means a bug in the
+gateway; its log has the traceback under the request id. In a stream that has begun, the same object
+comes as the last `data:` frame, without `finish_reason` and without `[DONE]`. In the Messages
+dialect it comes as `event: error`, in Responses as `response.failed`.
 
 If a conversation fails twice in the same way within two minutes, the gateway makes the second error
 final, too, and says how often it failed. For some seconds after that, and after Cursor refused a
