@@ -384,7 +384,12 @@ CHECKS = (
         mcp_servers,
         ("scratch",),
     ),
-    Check("strays", "strays of an earlier gateway", "They use memory, and your account.", strays),
+    Check(
+        "strays",
+        "leftover processes of an earlier gateway",
+        "They use memory, and your account.",
+        strays,
+    ),
     Check("clients", "the clients' configurations", "It does not reach the gateway.", clients),
     Check("probed", "what was probed before", "", probed, ("agent",)),
 )
