@@ -393,7 +393,7 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             kinds=(errors.WebSocketExpected,),
         ),
         Symptom(
-            "“The answer before is still under way.”, “There is no message of that type.”",
+            "“The previous answer is still in progress.”, “There is no message of that type.”",
             "The client sent a message on the WebSocket that the gateway does not know, or cannot "
             "take during an answer.",
             kinds=(errors.AnswerInProgress, errors.InvalidMessage),

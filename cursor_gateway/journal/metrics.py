@@ -45,12 +45,12 @@ FAMILIES: Mapping[str, Family] = {
     "loop_guard_stops_total": Family("counter", "Answers that the loop guard ended."),
     "agent_runs_total": Family(
         "counter",
-        "Agents that worked for requests: fresh, resumed (took up a chat) or continued (waited).",
+        "Agents that worked for requests: fresh, resumed (a chat) or continued (had waited).",
         ("kind",),
     ),
     "agent_exits_total": Family(
         "counter",
-        "Agents that left: finished, failed, stopped (SIGTERM), killed (SIGKILL) or crashed.",
+        "Agents that ended: finished, failed, stopped (SIGTERM), killed (SIGKILL) or crashed.",
         ("reason",),
     ),
     "requests_running": Family("gauge", "Requests that are being answered or wait."),
