@@ -44,7 +44,7 @@ async def serve_until_signal(
         ):
             announce(server)
             await signals.get()
-        log.info("finishing running answers; a second signal stops at once")
+        log.info("finishing what is running; once more to stop at once")
         second = asyncio.ensure_future(signals.get())
         drained = asyncio.ensure_future(server.drain())
         await asyncio.wait({second, drained}, return_when=asyncio.FIRST_COMPLETED)

@@ -148,7 +148,7 @@ def _only(bridge: Bridge, name: str) -> dict[str, Any]:
     for state in bridge.state():
         return state
     warned = "".join(f"\n{one_line(warning)}" for warning in bridge.warnings)
-    raise click.UsageError(f"No MCP server {name!r} is enabled.{warned}")
+    raise click.UsageError(f"There is no MCP server {name!r} that is enabled.{warned}")
 
 
 def _arguments(text: str) -> dict[str, Any]:

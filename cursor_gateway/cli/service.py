@@ -42,7 +42,7 @@ def install(only_print: bool, config_file: Path | None) -> None:
     from cursor_gateway.settings_sources import config_file as default_file
     from cursor_gateway.settings_sources import load
 
-    load({}, os.environ, config_file)  # an error here is better than a service that never starts
+    load({}, os.environ, config_file)  # better refused here than by a service that never starts
     named = config_file or (
         default_file(os.environ) if os.environ.get("CURSOR_GATEWAY_CONFIG") else None
     )

@@ -54,7 +54,7 @@ def log_to_stderr(settings: Settings) -> None:
     from cursor_gateway.request_ids import LogLines
 
     logging.basicConfig()
-    # No log line shows these, so Python need not find them out (see its guide to logging).
+    # What no line shows need not be found out for each; so says Python's own guide to logging.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None
     for output in logging.getLogger().handlers:
@@ -62,8 +62,8 @@ def log_to_stderr(settings: Settings) -> None:
     set_log_level(settings)
     # It would log every scheduled callback, prompts in their arguments included.
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    # These libraries log messages to MCP servers, and addresses with keys in them. The bridge
-    # itself logs each failure in one line.
+    # They log what is said to MCP servers, and addresses with keys in them. What goes wrong there
+    # the bridge tells in one line.
     for name in ("mcp", "client", "httpx2", "httpcore2"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 

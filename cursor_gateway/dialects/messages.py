@@ -65,7 +65,7 @@ _ERROR_TYPES = {
 def parse(body: Mapping[str, Any]) -> MessagesExchange:
     if body.get("thread") is not None:
         # The next request would bring only its new messages. The SDK then sends the whole history.
-        raise UnsupportedParameter("No threads are stored: send the whole history.", param="thread")
+        raise UnsupportedParameter("No threads are kept: send the whole history.", param="thread")
     turns = parse_messages(body, _turn)
     tools = parse_tools(expect_tools(body))
     choice = expect_object(body.get("tool_choice") or {}, "tool_choice")

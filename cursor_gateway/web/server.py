@@ -110,14 +110,12 @@ class Server:
         try:
             self._settings, late = reloaded(self._settings, load_again())
         except SettingsError as error:
-            log.error("settings not reloaded: %s", error)  # noqa: TRY400 - the message says it all
+            log.error("not reloaded: %s", error)  # noqa: TRY400 - the message says it all
             return
         self._admission = Admission(self._settings)
         self._delivery.adopt(self._settings)
         self._gateway.account.adopt(self._settings)
-        log.info(
-            "settings reloaded%s", f"; these need a restart: {', '.join(late)}" if late else ""
-        )
+        log.info("reloaded%s", f"; only a restart changes {', '.join(late)}" if late else "")
 
     async def drain(self) -> None:
         """Say that the end is near, then take nothing new, and let what is running finish within

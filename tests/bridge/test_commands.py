@@ -77,7 +77,7 @@ def test_call_prints_what_the_tool_says(fake: FakeAgent, mcp: Mcp) -> None:
         (["call", "good", "echo", "[]"], 2, "must be a JSON object"),
         (["call", "good", "sing"], 2, "good has no tool 'sing'"),
         (["call", "bad", "echo"], 1, "bad: it exited with code 1"),
-        (["call", "nobody", "echo"], 2, "No MCP server 'nobody' is enabled."),
+        (["call", "nobody", "echo"], 2, "There is no MCP server 'nobody' that is enabled."),
         (["test", "strange"], 2, "mcp.strange: `type` must be"),
     ],
 )
