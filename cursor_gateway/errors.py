@@ -8,7 +8,7 @@
     │   ├── UnsupportedParameter  400
     │   ├── ModelNotFound         400
     │   ├── ContextTooLong        400
-    │   ├── OutputInvalid         422  the model did not keep to response_format, twice
+    │   ├── OutputInvalid         422  the model broke response_format twice
     │   ├── UnsupportedMediaType  415
     │   ├── BodyTooLarge          413
     │   ├── BodyTooSlow           408
@@ -74,9 +74,9 @@ class GatewayError(Exception):
     hint: ClassVar[str] = ""
     # Seconds after which the same request is worth another try; None where it is not.
     retry_after: int | None = None
-    # What the gateway adds to it: how often it met the same, and whether it asked anybody.
+    # What the gateway adds: how often it met the same error, and whether it started an agent.
     remark = ""
-    # How often the client was told the same before, and asked again all the same.
+    # How often the client got the same error before and still asked again.
     repeats = 0
 
     def __init__(
@@ -84,7 +84,7 @@ class GatewayError(Exception):
     ) -> None:
         super().__init__(OUTGOING(message))
         self.param = param
-        # The agent's own words are in it, and nobody knows what it repeats.
+        # The message holds the agent's own words, which may repeat a prompt.
         self.quotes_agent = quotes_agent
 
     @property
@@ -94,7 +94,7 @@ class GatewayError(Exception):
 
     @property
     def is_final(self) -> bool:
-        """Whether nobody shall repeat the request by itself. A fault of our own may pass."""
+        """Whether clients must not retry the request. A bug of the gateway (500) may pass."""
         return self.retry_after is None and self.status != GatewayError.status
 
     def again(self, remark: str, repeats: int) -> Self:
@@ -167,24 +167,27 @@ class RouteNotFound(InvalidRequest):
 class RequestNotFound(InvalidRequest):
     status = 404
     code = "request_not_found"
-    hint = "Older ones are in the journal's file: `cursor-gateway logs ID`."
+    hint = "Older requests are in the journal's file: `cursor-gateway logs ID`."
 
 
 class ResponseNotFound(InvalidRequest):
     status = 404
     code = "response_not_found"
-    hint = "Responses are kept in memory, and not for ever: see the setting `kept_responses_mb`."
+    hint = "The gateway stores responses in memory and drops the oldest: see `kept_responses_mb`."
 
 
 class PreviousResponseNotFound(ResponseNotFound):
     code = "previous_response_not_found"
-    hint = "Responses are kept in memory, and not for ever: send the whole conversation as `input`."
+    hint = (
+        "The gateway stores responses in memory and drops the oldest: "
+        "send the whole conversation as `input`."
+    )
 
 
 class ToolNotFound(InvalidRequest):
     status = 404
     code = "tool_not_found"
-    hint = "`GET /v1/tools` or `cursor-gateway mcp list` shows which there are."
+    hint = "`GET /v1/tools` or `cursor-gateway mcp list` lists the tools."
 
 
 class MethodNotAllowed(InvalidRequest):
@@ -199,7 +202,7 @@ class ExpectationFailed(InvalidRequest):
 
 
 class WebSocketRefused(InvalidRequest):
-    # The one status at which Codex goes on over HTTP at once; after any other it tries again first.
+    # At this status Codex goes on over HTTP at once; after any other it retries first.
     status = 426
     code = "websocket_refused"
     hint = "Send the same as `POST` over HTTP."
@@ -219,7 +222,7 @@ class InvalidMessage(InvalidRequest):
 class AnswerInProgress(InvalidRequest):
     status = 409
     code = "answer_in_progress"
-    hint = "Wait for its end, cancel it, or open another connection."
+    hint = "Wait until that answer ends, cancel it, or open another connection."
 
 
 class AccessDenied(GatewayError):
@@ -322,7 +325,7 @@ class RateLimited(Unavailable):
     status = 429
     type = "rate_limit_error"
     code = "rate_limited"
-    # A client that waits this long and is refused once more still tells its user within 30 s.
+    # A client that waits this long and fails once more still shows the error within 30 s.
     retry_after = 8
 
 

@@ -84,12 +84,13 @@ class Settings:
     agent_executable: str = setting(
         "",
         "CURSOR_AGENT_EXECUTABLE",
-        "The `cursor-agent` to run. Unset, it is looked for on PATH and in `~/.local/bin`.",
+        "The `cursor-agent` to run. If unset, the gateway looks on PATH and in `~/.local/bin`.",
     )
     agent_command: str = setting(
         "",
         "CURSOR_GATEWAY_AGENT_COMMAND",
-        "How to run it elsewhere: `ssh devbox cursor-agent`, `docker exec -i box cursor-agent`.",
+        "Command that runs the agent on another machine or in a container: "
+        "`ssh devbox cursor-agent`, `docker exec -i box cursor-agent`.",
     )
     demo: str = setting(
         "off",
@@ -106,17 +107,19 @@ class Settings:
     workspace: str = setting(
         "",
         "CURSOR_GATEWAY_WORKSPACE",
-        "Directory the agent works in. Unset, each request gets an empty one, removed after it.",
+        "Directory the agent works in. If unset, each request gets an empty directory, which the "
+        "gateway removes afterwards.",
     )
     workspace_roots: tuple[str, ...] = setting(
         (),
         "CURSOR_GATEWAY_WORKSPACE_ROOTS",
-        "Directories below which a request may choose one by the header `X-Cursor-Workspace`.",
+        "A request may choose a workspace below these directories, by the header "
+        "`X-Cursor-Workspace`.",
     )
     isolate: bool = setting(
         False,
         "CURSOR_GATEWAY_ISOLATE",
-        "Let agents see their workspace and Cursor's own files only (Linux, by bubblewrap).",
+        "Agents see only their workspace and Cursor's own files (Linux, with bubblewrap).",
     )
     transcripts: str = setting(
         "remove",
@@ -140,38 +143,41 @@ class Settings:
     queue: int = setting(
         100,
         "CURSOR_GATEWAY_QUEUE",
-        "How many requests may wait for a slot before 429.",
+        "How many requests may wait for a slot; the next one gets a 429.",
         _COUNT_OR_NONE,
     )
     parked_per_slot: int = setting(
         4,
         "CURSOR_GATEWAY_PARKED_PER_SLOT",
         "For each slot, how many agents may wait for the results of their client's tools, besides "
-        "those that run. Each is a live process; with more, the one that waited longest is ended.",
+        "those that run. Each is a live process. If there are more, the gateway ends the one that "
+        "waited longest.",
         _COUNT_OR_NONE,
     )
     warm: int = setting(
         1,
         "CURSOR_GATEWAY_WARM",
-        "How many agents are kept started for the next request of the same kind; 0 keeps none.",
+        "How many warm agents the gateway starts in advance for the next request of the same kind; "
+        "0 starts none.",
         _COUNT_OR_NONE,
     )
     first_event_timeout: float = setting(
         120.0,
         "CURSOR_GATEWAY_FIRST_EVENT_TIMEOUT",
-        "Seconds in which a started agent must say its first word.",
+        "Seconds within which a started agent must write its first event.",
         _SECONDS,
     )
     idle_timeout: float = setting(
         300.0,
         "CURSOR_GATEWAY_IDLE_TIMEOUT",
-        "Seconds of silence after which an agent is given up; four times that in a tool call.",
+        "Seconds of silence after which the gateway stops an agent; four times as long during a "
+        "tool call.",
         _SECONDS,
     )
     total_timeout: float = setting(
         3600.0,
         "CURSOR_GATEWAY_TOTAL_TIMEOUT",
-        "Seconds that one answer may take in all, its reading by the client included.",
+        "Seconds that one answer may take in total, including the time in which the client reads.",
         _SECONDS,
     )
     keep_alive: float = setting(
@@ -184,7 +190,8 @@ class Settings:
     heartbeat: float = setting(
         120.0,
         "CURSOR_GATEWAY_HEARTBEAT",
-        "Seconds of silence after which a stream gets an empty event, as some ignore comments.",
+        "Seconds of silence after which a stream gets an empty event, because some clients ignore "
+        "comments.",
         _SECONDS,
         reloads=True,
     )
@@ -198,7 +205,8 @@ class Settings:
     shutdown_delay: float = setting(
         0.0,
         "CURSOR_GATEWAY_SHUTDOWN_DELAY",
-        "Seconds before that in which it still serves but `/health` says 503, for a balancer.",
+        "Seconds that the gateway still serves after that signal, before `shutdown_grace` begins. "
+        "`/health` answers 503 meanwhile, so that a load balancer notices.",
         _SECONDS_OR_NONE,
         reloads=True,
     )
@@ -217,7 +225,7 @@ class Settings:
     tool_loop_max_repeat: int = setting(
         2,
         "TOOL_LOOP_MAX_REPEAT",
-        "How often a tool call may be repeated with the same result before it is stopped.",
+        "How often a model may repeat a tool call with the same result before the loop guard acts.",
         _COUNT_OR_NONE,
     )
     tool_channel: str = setting(
@@ -230,56 +238,57 @@ class Settings:
     relay_hold: float = setting(
         50.0,
         "CURSOR_GATEWAY_RELAY_HOLD",
-        "Seconds that a call over the relay is held before the agent gets a ticket to wait with. "
-        "The CLI gives up after 60.",
+        "Seconds that the gateway holds a call over the relay before it gives the agent a ticket "
+        "to wait with. The CLI gives up after 60.",
         _SECONDS,
     )
     session_reuse: bool = setting(
         True,
         "CURSOR_SESSION_REUSE",
-        "Go on with a finished chat by `--resume` instead of sending the whole conversation again.",
+        "Resume a finished chat by `--resume` instead of sending the whole conversation again.",
     )
     session_ttl: float = setting(
         900.0,
         "CURSOR_GATEWAY_SESSION_TTL",
-        "Seconds that an agent waits for the client's results, and that a finished chat is kept.",
+        "Seconds that an agent waits for the client's results, and that a finished chat stays "
+        "resumable.",
         _SECONDS,
     )
     show_activity: bool = setting(
         False,
         "CURSOR_GATEWAY_SHOW_ACTIVITY",
-        "Show the tools that the agent runs by itself as `reasoning_content`.",
+        "Show the tools that the agent itself runs as `reasoning_content`.",
     )
     mcp: bool = setting(
         True,
         "CURSOR_GATEWAY_MCP",
-        "Connect the MCP servers that `opencode.json` names, and offer their tools.",
+        "Connect the MCP servers that `opencode.json` names, and offer their tools to the models.",
     )
     mcp_other_files: bool = setting(
         False,
         "CURSOR_GATEWAY_MCP_OTHER_FILES",
-        "Take MCP servers from Cursor's `mcp.json` and from `.mcp.json`, too.",
+        "Also connect the MCP servers of Cursor's `mcp.json` and of `.mcp.json`.",
     )
     mcp_allow: tuple[str, ...] = setting(
         (),
         "CURSOR_GATEWAY_MCP_ALLOW",
-        "The only tools of MCP servers to use, such as `github/get_*`, or `github` for all of one.",
+        "Use only these tools of MCP servers: `github/get_*`, or `github` for all of a server.",
     )
     mcp_deny: tuple[str, ...] = setting(
         (),
         "CURSOR_GATEWAY_MCP_DENY",
-        "Tools of MCP servers not to use, in the same form; wins over `mcp_allow`.",
+        "Do not use these tools of MCP servers (same form); it overrides `mcp_allow`.",
     )
     mcp_connect_timeout: float = setting(
         60.0,
         "CURSOR_GATEWAY_MCP_CONNECT_TIMEOUT",
-        "Seconds in which an MCP server must be ready; the first `npx` of one downloads it.",
+        "Seconds within which an MCP server must be ready; its first start by `npx` downloads it.",
         _SECONDS,
     )
     mcp_call_timeout: float = setting(
         120.0,
         "CURSOR_GATEWAY_MCP_CALL_TIMEOUT",
-        "Seconds that an MCP server may be silent in a call, where its entry has no `timeout`.",
+        "Seconds that an MCP server may be silent during a call, if its entry has no `timeout`.",
         _SECONDS,
     )
     mcp_call_endpoint: bool = setting(
@@ -296,7 +305,7 @@ class Settings:
     record_prompts: bool = setting(
         False,
         "CURSOR_GATEWAY_RECORD_PROMPTS",
-        "Put what was asked and answered into the journal, too.",
+        "Also write prompts and answers to the journal.",
     )
     auth_check_timeout_ms: int = setting(
         15000,

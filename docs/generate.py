@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that the program knows better than we do: `make docs`.
+"""Writes the pages of docs/ that come from the program itself: `make docs`.
 
 tests/test_docs.py fails when a page and the program disagree.
 """
@@ -52,11 +52,11 @@ _CONFIGURATION_HEAD = f"""\
 
 # Configuration
 
-A value comes from a flag of `serve`, else from the environment, else from the file, else it is
-the default. `cursor-gateway config` shows every value and where it came from.
+A value comes from a flag of `serve`. If there is none it comes from the environment, then from the
+file, then from the default. `cursor-gateway config` shows every value and where it came from.
 
 The file is `~/.config/cursor-gateway/config.toml` (below `$XDG_CONFIG_HOME` where that is set), or
-the one that `--config` or `CURSOR_GATEWAY_CONFIG` names:
+the file that `--config` or `CURSOR_GATEWAY_CONFIG` names:
 
 ```toml
 port = 32124
@@ -67,16 +67,16 @@ workspace_roots = ["~/projects"]
 fast = "composer-2.5-fast"
 ```
 
-A name that does not exist is an error, with a suggestion; so is a variable that begins with
-`CURSOR_GATEWAY_` and is none of these. In the environment, lists are separated
-by commas and pairs are written `name=value`.
+An unknown name is an error, and the message suggests the nearest one. So is an unknown variable
+that begins with `CURSOR_GATEWAY_`. In the environment, commas separate the items of a list, and
+pairs are written `name=value`.
 
 On SIGHUP (`systemctl --user reload cursor-gateway`) a running gateway reads the file again and
-takes over the settings that say so below; the log names those that changed and need a restart. A
-file that cannot be used changes nothing.
+reloads the settings that are marked below. The log names changed settings that need a restart. A
+file with an error changes nothing.
 
-Besides these, the gateway passes on what Cursor's CLI reads itself: `CURSOR_API_KEY` (an API key
-instead of the browser sign-in; it never appears on a command line), `CURSOR_CONFIG_DIR`,
+The gateway also passes on the variables that Cursor's CLI itself reads: `CURSOR_API_KEY` (an API
+key instead of the browser sign-in; it never appears on a command line), `CURSOR_CONFIG_DIR`,
 `CURSOR_API_ENDPOINT`."""
 
 
@@ -87,13 +87,13 @@ def error_page() -> str:
         hint = kind.hint.replace("|", r"\|")
         rows.append(f"| {kind.status} | `{kind.code}` | `{kind.type}` | {retry} | {hint} |")
     habits = [
-        f"| {habit.clients} | {_told_with(habit)} | {habit.why} |" for habit in (SDKS, *HABITS)
+        f"| {habit.clients} | {_sent_with(habit)} | {habit.why} |" for habit in (SDKS, *HABITS)
     ]
     return "\n".join([_ERRORS_HEAD, *rows, _HABITS_HEAD, *habits]) + "\n"
 
 
-def _told_with(habit: Habit) -> str:
-    """What a usage limit and a second 502 come with, as an example."""
+def _sent_with(habit: Habit) -> str:
+    """The statuses and headers of a usage limit and of a second 502, as an example."""
     shown = "429, 502" if 429 in habit.shows else str(SHOWN)
     return ", ".join([shown, *(f"`{name}: {value}`" for name, value in habit.headers.items())])
 
@@ -110,29 +110,30 @@ Every failure has this body, in OpenAI's shape:
            "request_id": "..."}}}}
 ```
 
-`message` ends with what to do. What would fail again is a 4xx with `x-should-retry: false`; what
-may pass later carries `Retry-After`; 500 means a fault of the gateway, with the traceback in its
-log under the request id. In a stream that has begun, the same object comes as the last `data:`
-frame, without `finish_reason` and without `[DONE]`; in the Messages dialect as `event: error`, in
-Responses as `response.failed`.
+`message` ends with what to do. A request that would fail again gets a 4xx with
+`x-should-retry: false`. A request that may pass later gets `Retry-After`. 500 means a bug in the
+gateway; its log has the traceback under the request id. In a stream that has begun, the same object
+comes as the last `data:` frame, without `finish_reason` and without `[DONE]`. In the Messages
+dialect it comes as `event: error`, in Responses as `response.failed`.
 
-A conversation that fails twice in the same way within two minutes has failed for good: the second
-answer is final, too, and says how often it failed. For some seconds after it, and after a refusal
-of Cursor's, the same is answered from memory, without an agent; the message says for how long.
+If a conversation fails twice in the same way within two minutes, the gateway makes the second error
+final, too, and says how often it failed. For some seconds after that, and after Cursor refused a
+request, the gateway answers the same request from memory, without an agent. The message says for
+how long.
 
-| status | code | type | worth another try | what to do |
+| status | code | type | retry | what to do |
 |---|---|---|---|---|"""
 
 
 _HABITS_HEAD = """
-## Who is told otherwise
+## Clients that get another status
 
-Most coding agents repeat a 429 or a 5xx for minutes without showing it, also when it is final.
-Those that are known by their `User-Agent` get it with a status that they show, and the same code;
-everybody else gets the 400 after the third time (422 in the Messages dialect).
+Most coding agents retry a 429 or a 5xx for minutes without showing it, even when it is final. The
+gateway knows some of them by their `User-Agent` and sends them a status that they show, with the
+same code. Every other client gets the 400 after the third time (422 in the Messages dialect).
 [Measured](decisions/0015-failures-that-stay.md).
 
-| client | a usage limit, an agent that died twice | why |
+| client | status for a usage limit, for an agent that crashed twice | why |
 |---|---|---|"""
 
 
@@ -146,7 +147,7 @@ def error_classes() -> list[type[errors.GatewayError]]:
 
 
 def tools_page() -> str:
-    """docs/tools.md with its table of equivalents written anew; the rest is ours."""
+    """docs/tools.md with a new table of equivalents; the rest is written by hand."""
     by_equivalents: dict[str, list[str]] = {}
     for name, natives in TABLE.items():
         names = "; else ".join(", ".join(native.names.split()) for native in natives)
@@ -157,7 +158,7 @@ def tools_page() -> str:
 
 
 def observability_page() -> str:
-    """docs/observability.md with its table of metrics written anew."""
+    """docs/observability.md with a new table of metrics; the rest is written by hand."""
     rows = [
         f"| `{PREFIX}{name}` | {family.kind} | {', '.join(family.labels)} | {family.help} |"
         for name, family in FAMILIES.items()
@@ -192,23 +193,22 @@ _CLIENTS_HEAD = f"""\
 
 # Clients
 
-Start the gateway (`cursor-gateway serve`), then let the client be set up:
+Start the gateway (`cursor-gateway serve`), then set up your client:
 
 ```sh
-cursor-gateway setup                     # what is installed here, and where it points
-cursor-gateway setup opencode            # what would be changed in its file, and nothing more
-cursor-gateway setup opencode --write    # change it
-cursor-gateway setup opencode --undo     # give it back, byte for byte
-cursor-gateway setup opencode --launch   # or change nothing, and only start it for the gateway
+cursor-gateway setup                     # which clients are installed, and where they point
+cursor-gateway setup opencode            # show what would change in its file
+cursor-gateway setup opencode --write    # change the file
+cursor-gateway setup opencode --undo     # restore the file, byte for byte
+cursor-gateway setup opencode --launch   # or change no file, and start the client with the gateway
 ```
 
-`--write` keeps comments, order and layout of the file, and a copy of it as it was. What you or the
-client change in it later, `--undo` leaves. The file keeps its owner and its mode, also where root
-runs this, and a link stays a link. A client that writes its file between the plan and the change
-loses nothing: the file is left alone, and the question comes again with what would be changed now.
-The models are those of the running gateway, else those
-of `cursor-agent`; `--model ID`, several times if you like, chooses some, the first as default. With
-`--launch`, what stands after `--` goes to the client:
+`--write` preserves the comments, order and layout of the file, and stores a copy of the old one.
+`--undo` leaves alone what you or the client changed later. The file keeps its owner and its mode,
+even if root runs this, and a link stays a link. If the client writes its file after `setup` showed
+the plan, `setup` changes nothing and asks again with a new plan. The models come from the running
+gateway, or else from `cursor-agent`. `--model ID` chooses models; it may be repeated, and the first
+is the default. With `--launch`, the arguments after `--` go to the client:
 `cursor-gateway setup codex --launch -- exec "Rename the function"`.
 
 | client | set up by | guide | tried with |
@@ -217,22 +217,22 @@ of `cursor-agent`; `--model ID`, several times if you like, chooses some, the fi
 _CLIENTS_TAIL = """\
 | OpenAI SDKs and everything else | | [openai-sdk.md](openai-sdk.md) | openai 3.49 (Python) |
 
-If you set an `api_key` for the gateway, `setup` gives it to the client; by hand, put it where the
-pages have `-`. Whatever the client, its tools are executed by the client, on its own files; see
-[tools.md](../tools.md). In all of them our provider is called `cursor-gateway`, a name that none of
-them has built in.
+If you set an `api_key` for the gateway, `setup` gives it to the client. If you set up a client by
+hand, put the key where the pages have `-`. Every client executes its own tools on its own files;
+see [tools.md](../tools.md). In all clients the provider is called `cursor-gateway`, a name that
+none of them has built in.
 
-`make clients` sets the real programs up and runs them against the gateway: a plain answer, a tool
+`make clients` sets up the real programs and runs them against the gateway: a plain answer, a tool
 that changes a file, three calls at once, the agent's own shell handed to the client, a second turn.
-No other machine exists for them there, and whoever tries to reach one with a prompt fails. What
-they show when something is wrong is in [failures.md](failures.md), which `make failure-matrix`
-writes. `make captures` writes into each page what its program prints; there the client, the gateway
-and the tools are real, and a script says what a model would.
+They cannot reach any other machine there, and a client that tries to send a prompt to one fails.
+[failures.md](failures.md) shows what they print when something is wrong; `make failure-matrix`
+writes it. `make captures` writes into each page what its program prints: the client, the gateway
+and the tools are real, and a script plays the model.
 """
 
 
 def doctor_page() -> str:
-    """docs/doctor.md with its table of checks written anew; the rest is ours."""
+    """docs/doctor.md with a new table of checks; the rest is written by hand."""
     page = (DOCS / "doctor.md").read_text()
     head, _, rest = page.partition(_CHECKS_BEGIN)
     _, _, tail = rest.partition(_TABLE_ENDS)
@@ -257,18 +257,18 @@ _CLI_HEAD = f"""\
 
 # Commands
 
-`cursor-gateway COMMAND --help` says the same. All take their settings from the environment and the
-[configuration file](configuration.md), too. The exit code is 0 when all went well, 1 when something
-failed, 2 when a word or a setting cannot be used, 130 after Ctrl-C.
+`cursor-gateway COMMAND --help` prints the same. All commands also read the environment and the
+[configuration file](configuration.md). The exit code is 0 on success, 1 if something failed, 2 if
+an argument or a setting is wrong, 130 after Ctrl-C.
 
-What models, MCP servers, clients and files are called, and what they complain of, is printed
-without control characters: they are written as `\\x1b` or `\\u202e`, so that no name steers the
-terminal. The answer of `ask` and the result of `mcp call` are shown so in a terminal; in a pipe or
-a file they are exact, byte for byte. JSON has the same characters escaped."""
+The commands print names and errors of models, MCP servers, clients and files without control
+characters: these appear as `\\x1b` or `\\u202e`, so that no name can control the terminal. In a
+terminal the answer of `ask` and the result of `mcp call` are printed the same way; in a pipe or a
+file they are exact, byte for byte. JSON has the same characters escaped."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, with the words it is called by."""
+    """Every command that does something, with the words of its command line."""
     waiting: list[tuple[str, click.Command]] = [("cursor-gateway", cli)]
     while waiting:
         path, command = waiting.pop(0)
@@ -322,14 +322,14 @@ _TROUBLESHOOTING_HEAD = f"""\
 
 # Troubleshooting
 
-[`cursor-gateway doctor`](doctor.md) finds most of this by itself and prints the command that mends
-it. Else look here for what you see:
+[`cursor-gateway doctor`](doctor.md) finds most of these problems and prints the command that fixes
+them. Otherwise look here for what you see:
 
 {_PLACES}
 
-What a request met is in [`cursor-gateway logs`](observability.md); every error has its row in
-[errors.md](errors.md). Where a command ends in a setting of `serve`, put that in the
-[configuration file](configuration.md) to keep it."""
+[`cursor-gateway logs`](observability.md) shows what happened to a request. Every error has its row
+in [errors.md](errors.md). If a command below sets an option of `serve`, put the setting into the
+[configuration file](configuration.md) to make it permanent."""
 
 
 def _symptom_section(symptom: Symptom) -> str:
@@ -338,7 +338,7 @@ def _symptom_section(symptom: Symptom) -> str:
         named = ", ".join(f"`{kind.code}` ({kind.status})" for kind in symptom.kinds)
         text.append(f"Code: {named}.")
     if symptom.check:
-        text.append(f"The doctor looks at it as `{symptom.check}`.")
+        text.append(f"The doctor's check is `{symptom.check}`.")
     parts = [f"### {symptom.seen}", " ".join(text)]
     if symptom.command:
         parts.append(f"```sh\n{symptom.command}\n```")

@@ -1,7 +1,7 @@
-"""Troubleshooting: what a person sees, why, and the command that mends it.
+"""Troubleshooting: what a person sees, why, and the command that fixes it.
 
 The page is made of this table, of the error tree and of the doctor's checks; tests/test_docs.py
-holds it to them: every error and every check has its symptom, and what is quoted is really said.
+checks that every error and every check has its symptom, and that the program says what is quoted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Symptom:
     # What is on the screen. In quotes: words of the gateway, of the CLI or of a client.
     seen: str
     why: str
-    # What mends it, or shows more.
+    # The command that fixes it, or shows more.
     command: str = ""
     # The errors behind it; their hints and codes go onto the page.
     kinds: tuple[type[GatewayError], ...] = ()
@@ -32,8 +32,8 @@ GROUPS: dict[str, Sequence[Symptom]] = {
     "Installing": (
         Symptom(
             "“externally-managed-environment”",
-            "The system's own Python lets nobody install into it. This makes an environment of its "
-            "own for the gateway; so do `pipx install .` and `uv tool install .`.",
+            "The system's own Python lets nobody install into it. This command makes a separate "
+            "environment for the gateway; so do `pipx install .` and `uv tool install .`.",
             "make install",
         ),
         Symptom(
@@ -46,46 +46,48 @@ GROUPS: dict[str, Sequence[Symptom]] = {
     "Nothing answers": (
         Symptom(
             "“Connection refused”, “fetch failed”, “APIConnectionError”",
-            "No gateway listens there: it is not running, or on another port than the client asks.",
+            "No gateway listens there: it is not running, or it uses another port than the client.",
             "cursor-gateway serve",
             check="clients",
         ),
         Symptom(
             "The client only spins",
-            "Most clients repeat a failure that may pass by themselves, and say nothing meanwhile. "
-            "One that stays is final after two or three agents and is shown then; until that, the "
-            "journal has the reason, the agent's own last words only with `record_prompts`.",
+            "Most clients retry a failure that may pass, and show nothing meanwhile. After two "
+            "or three agents the gateway makes a lasting failure final, and the client shows it. "
+            "Until then the journal has the reason; it has the agent's own last words only with "
+            "`record_prompts`.",
             LAST_ERRORS,
         ),
         Symptom(
             "It worked, and now every request goes to a proxy",
-            "`HTTP_PROXY` is set, and the client sends requests to this machine there, too.",
+            "`HTTP_PROXY` is set, and the client also sends requests for this machine to the "
+            "proxy.",
             "export NO_PROXY=127.0.0.1,localhost",
             check="clients",
         ),
         Symptom(
             "“is in use by”",
-            "Another program, or another gateway, has the port. `--port 0` takes a free one.",
+            "Another program or another gateway uses the port. `--port 0` takes a free one.",
             "cursor-gateway serve --port 0",
             check="port",
         ),
         Symptom(
             "“There is nothing at this path.”",
-            "The base URL has a part too many: Anthropic's clients add `/v1` by themselves, the "
-            "others what follows it. `setup` shows the right one for your client.",
+            "The base URL is too long: Anthropic's clients add `/v1` themselves, other clients add "
+            "what follows `/v1`. `setup` shows the right base URL for your client.",
             "cursor-gateway setup claude-code",
             (errors.RouteNotFound, errors.MethodNotAllowed),
         ),
         Symptom(
             "“does not know what the request expects”",
-            "A client, or a proxy before the gateway, sends the header `Expect` with something "
-            "else than `100-continue`. Without it all is well.",
+            "A client, or a proxy in front of the gateway, sends the header `Expect` with another "
+            "value than `100-continue`. Requests without the header work.",
             "curl -H 'Expect:' http://127.0.0.1:32124/health",
             (errors.ExpectationFailed,),
         ),
         Symptom(
             "“The gateway is shutting down.”",
-            "Somebody stopped it while the request came.",
+            "Somebody stopped the gateway when the request came.",
             "cursor-gateway service status",
             (errors.ShuttingDown,),
         ),
@@ -93,15 +95,16 @@ GROUPS: dict[str, Sequence[Symptom]] = {
     "Sign-in and plan": (
         Symptom(
             "“is not signed in”, “Authentication required”",
-            "The CLI holds no sign-in, or it has expired.",
+            "Nobody has signed in with the CLI, or the sign-in has expired.",
             "cursor-gateway login",
             (errors.NotAuthenticated,),
             check="sign-in",
         ),
         Symptom(
             "“SecItemCopyMatching failed”",
-            "On macOS the sign-in lies in the keychain, which a process with another `HOME` or "
-            "without your session cannot open. A CLI of July 2026 or later can keep it in a file.",
+            "On macOS the CLI stores the sign-in in the keychain. A process with another `HOME`, "
+            "or outside your session, cannot open it. A CLI of July 2026 or later can store the "
+            "sign-in in a file.",
             "export AGENT_CLI_CREDENTIAL_STORE=file; cursor-gateway login",
         ),
         Symptom(
@@ -113,8 +116,8 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“You've hit your usage limit”",
-            "The plan's usage is spent until its cycle ends. Clients are told not to repeat it, "
-            "and for 15 s the gateway itself repeats it for that model without asking Cursor.",
+            "The plan's usage is spent until its cycle ends. The gateway tells clients not to "
+            "retry, and for 15 s it gives the same answer for that model without asking Cursor.",
             "cursor-gateway ask --model auto Hello",
             (errors.QuotaExceeded,),
         ),
@@ -126,7 +129,7 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“rate limit”, “too many requests”",
-            "Cursor asks for a slower pace. The same request may pass in a while; fewer `slots` "
+            "Cursor limits the pace of requests. The same request may pass later; fewer `slots` "
             "keep a busy client below the limit.",
             "cursor-gateway serve --slots 2",
             (errors.RateLimited,),
@@ -149,7 +152,8 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "The client shows an old list of models, or only `auto`",
-            "OpenCode, Droid, Continue and pi have the list in their file. Write it anew.",
+            "OpenCode, Droid, Continue and pi have the list in their own file. This command "
+            "updates it.",
             "cursor-gateway setup opencode --write",
             check="clients",
         ),
@@ -171,36 +175,38 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“agent_command begins with”",
-            "The program that leads to the agent, such as `ssh`, is not on this machine's PATH.",
+            "The program that starts the remote agent, such as `ssh`, is not on this machine's "
+            "PATH.",
             "cursor-gateway config",
             (errors.NoWayToAgent,),
             check="agent",
         ),
         Symptom(
             "“error: unknown option”",
-            "The CLI is older than what the gateway passes to it.",
+            "The CLI is too old for the options that the gateway passes.",
             "cursor-agent update",
             (errors.AgentOutdated,),
             check="agent-version",
         ),
         Symptom(
             "“Workspace Trust Required”",
-            "An older CLI asks whether it may work in the directory, and nobody can answer.",
+            "An older CLI asks whether it may work in the directory, and nobody can answer it.",
             "cursor-agent update",
             (errors.WorkspaceNotTrusted,),
             check="agent-version",
         ),
         Symptom(
             "“ended without a result”, “Cursor's agent failed”",
-            "The CLI died, or said something that is not known. Its last words are in the message.",
+            "The CLI crashed, or failed with words that the gateway does not know. The message "
+            "holds its last words.",
             "cursor-gateway doctor --live",
             (errors.AgentFailed,),
             check="probed",
         ),
         Symptom(
             "“cli-config.json”",
-            "Agents that started at the same moment broke the CLI's own file. The gateway repeats "
-            "such a start; traces that stay are found by the doctor.",
+            "Agents that started at the same moment broke the CLI's own file. The gateway retries "
+            "such a start; the doctor finds what is left of a broken one.",
             "cursor-gateway doctor",
             check="config-race",
         ),
@@ -213,7 +219,7 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“(first_event_timeout)”, “(idle_timeout)”, “(total_timeout)”",
-            "The agent was silent, or worked, for longer than the setting that the message names. "
+            "The agent was silent, or worked, longer than the setting in the message allows. "
             "See [configuration.md](configuration.md#first_event_timeout).",
             "cursor-gateway serve --idle-timeout 900",
             (errors.AgentTimedOut,),
@@ -226,15 +232,15 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“Too much is being read and answered at once”, “no memory left”",
-            "Large requests, mostly with images or whole files, are served at the same time, or "
-            "the gateway may use only little memory.",
+            "The gateway serves several large requests (mostly with images or whole files) at the "
+            "same time, or it may use only little memory.",
             "cursor-gateway serve --max-body-mb 128",
             (errors.NoMemory,),
         ),
         Symptom(
             "“new connections must wait”",
-            "The gateway has as many files and connections open as it may have. Connections that "
-            "nobody uses make room; more are possible with a higher limit.",
+            "The gateway has as many files and connections open as the system allows. It closes "
+            "unused connections to make room; a higher limit allows more.",
             "ulimit -n 4096; cursor-gateway serve",
         ),
         Symptom(
@@ -246,66 +252,67 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“cannot be started: ” too many open files, or no memory",
-            "The machine, or what the gateway may have of it, has no room for another agent, and "
-            "none is left that only waits and could give way.",
+            "The machine, or the gateway's share of it, has no room for another agent, and the "
+            "gateway has no waiting agent left that it could end.",
             "cursor-gateway serve --slots 4 --parked-per-slot 1",
             (errors.OutOfResources,),
         ),
         Symptom(
             "“No agent can work in”, “No directory for agents can be made”, “no temporary file can "
             "be written”",
-            "Each request works in a directory of its own, which cannot be made: the disk is full "
-            "or read-only, or another user has put something in its place. The gateway goes on by "
-            "itself as soon as it can be made.",
+            "Each request needs its own directory, and the gateway cannot make it: the disk is "
+            "full or read-only, or another user has put something in its place. The gateway "
+            "recovers as soon as it can make the directory.",
             "df -h /tmp; df -i /tmp; cursor-gateway doctor",
             (errors.ScratchUnusable,),
             check="scratch",
         ),
         Symptom(
             "“isolate: ”",
-            "The setting `isolate` is on, and bubblewrap is missing or may not be used here. The "
-            "gateway does not start without what it promised.",
+            "The setting `isolate` is on, but bubblewrap is missing or may not run here. The "
+            "gateway does not start without the isolation that the setting asks for.",
             "sudo apt install bubblewrap",
             check="isolation",
         ),
         Symptom(
             "“this version of the CLI disobeys the deny list”",
-            "A probe saw an agent use a tool, read a file or call an MCP server that it must not. "
-            "An update may end it; until then `--isolate` keeps agents from your files.",
+            "A probe saw an agent use a tool, read a file or call an MCP server that the deny list "
+            "forbids. An update of the CLI may fix it; until then `--isolate` keeps agents away "
+            "from your files.",
             "cursor-agent update; cursor-gateway doctor --live",
             check="obedience",
         ),
         Symptom(
-            "A command or a call that the agent made is not the one that was run",
-            "Your hooks for Cursor or Claude Code run in the gateway's runs, too, and may rewrite "
-            "what an agent does. The doctor names the files.",
+            "The command that ran is not the one that the agent asked for",
+            "Your hooks for Cursor or Claude Code also run in the gateway's runs and may rewrite "
+            "commands and calls. The doctor names the files.",
             "cursor-gateway doctor",
             check="hooks",
         ),
         Symptom(
             "A model calls tools of your own MCP servers that no client offered",
-            "`approvalMode` is `unrestricted` in the CLI's `cli-config.json`: what no list names "
-            "is approved. `allowlist` ends it.",
+            "`approvalMode` is `unrestricted` in the CLI's `cli-config.json`, so the CLI approves "
+            "whatever no list names. `allowlist` stops that.",
             "cursor-gateway doctor",
             check="approval",
         ),
         Symptom(
             "“cannot be written”, no records in `cursor-gateway logs`",
-            "The gateway's state directory, or a client's file, belongs to somebody else; often "
-            "to root, after a `sudo`.",
+            "The gateway's state directory, or a client's file, belongs to another user; often to "
+            "root, after a `sudo`.",
             "cursor-gateway doctor",
             check="state",
         ),
         Symptom(
             "Processes named `cursor-agent` though no gateway runs",
-            "They were left by a gateway that was killed together with its guardian.",
+            "They are leftover processes of a gateway that was killed together with its guardian.",
             "cursor-gateway doctor",
             check="strays",
         ),
         Symptom(
             "“internal_error”, status 500",
-            "A fault of the gateway. Its log has the traceback under the request id; please report "
-            "it, with what `doctor --json` says.",
+            "The gateway has a bug. Its log has the traceback under the request id. Please report "
+            "it together with the output of `doctor --json`.",
             "cursor-gateway doctor --json",
             (errors.GatewayError,),
             check="versions",
@@ -314,27 +321,27 @@ GROUPS: dict[str, Sequence[Symptom]] = {
     "The client is refused": (
         Symptom(
             "“The gateway's API key is missing or wrong.”",
-            "The gateway has an `api_key`, and the client sends none or another. In Claude Code it "
-            "looks like “Invalid API key” or “Not logged in”.",
+            "The gateway has an `api_key`, and the client sends none or another one. Claude Code "
+            "shows “Invalid API key” or “Not logged in”.",
             "cursor-gateway setup claude-code --write",
             (errors.InvalidApiKey,),
         ),
         Symptom(
             "“This gateway does not answer to that host name.”",
-            "The client uses a name that is not this machine's loopback: a container's "
+            "The client uses a host name that is not loopback: a container's "
             "`host.docker.internal`, a name in `/etc/hosts`, a tunnel.",
             "cursor-gateway serve --allowed-hosts host.docker.internal",
             (errors.HostNotAllowed,),
         ),
         Symptom(
             "“Pages of that origin may not use this gateway.”, a CORS error in the browser",
-            "A web page that does not come from this machine asks.",
+            "The request comes from a web page of another machine.",
             "cursor-gateway serve --cors-origins https://chat.example.com",
             (errors.OriginNotAllowed,),
         ),
         Symptom(
             "“The body must be JSON.”, “The body is not valid JSON”",
-            "Seen with `curl` without its header, or with quotes that the shell has taken away.",
+            "Often `curl` without its header, or quotes that the shell has removed.",
             kinds=(
                 *(errors.UnsupportedMediaType, errors.InvalidJson, errors.MissingMessages),
                 errors.InvalidRequest,
@@ -342,20 +349,20 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“The request body is too large.”",
-            "Mostly images or whole files in the conversation.",
+            "The conversation mostly holds images or whole files.",
             "cursor-gateway serve --max-body-mb 128",
             (errors.BodyTooLarge,),
         ),
         Symptom(
             "“The body did not come within”",
-            "The client began a request and did not send all of it.",
+            "The client began a request and did not send the rest.",
             LAST_ERRORS,
             (errors.BodyTooSlow,),
         ),
         Symptom(
             "“The conversation has”, “conversation is too long”",
-            "It is longer than `max_prompt_mb`, or than the model's context. Most clients can "
-            "compact it.",
+            "The conversation is longer than `max_prompt_mb`, or than the model's context. Most "
+            "clients can compact it.",
             kinds=(errors.ContextTooLong,),
         ),
         Symptom(
@@ -365,39 +372,42 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“Only one choice is possible”, “cannot be given to Cursor's agent”",
-            "The answer would not be what was asked for, so it is refused: [limits.md](limits.md).",
+            "The gateway cannot do what the parameter asks for, so it refuses the request: "
+            "[limits.md](limits.md).",
             kinds=(errors.UnsupportedParameter,),
         ),
         Symptom(
             "“X-Cursor-Workspace names no directory that is allowed.”",
-            "The directory does not exist, or lies below none of the `workspace_roots`.",
+            "The directory does not exist, or is not below any of the `workspace_roots`.",
             "cursor-gateway serve --workspace-roots ~/projects",
             (errors.WorkspaceNotAllowed,),
         ),
         Symptom(
             "“There are no WebSockets here.”",
-            "The client tried a WebSocket first; it goes on over HTTP by itself.",
+            "The client tried a WebSocket first; it continues over HTTP on its own.",
             kinds=(errors.WebSocketRefused,),
         ),
         Symptom(
             "“This path is for WebSockets.”",
-            "The path ends in `/ws`, and what came was a plain request.",
+            "The path ends in `/ws`, but the client sent a plain HTTP request.",
             kinds=(errors.WebSocketExpected,),
         ),
         Symptom(
-            "“The answer before is still under way.”, “There is no message of that type.”",
-            "On the chat's WebSocket a message came that cannot be taken now, or not at all.",
+            "“The previous answer is still in progress.”, “There is no message of that type.”",
+            "The client sent a message on the WebSocket that the gateway does not know, or cannot "
+            "take during an answer.",
             kinds=(errors.AnswerInProgress, errors.InvalidMessage),
         ),
         Symptom(
             "“Previous response with id”, “Response with id”",
-            "It was made before the gateway started, or was the oldest of too many.",
+            "The response is older than the running gateway, or the gateway dropped it to make "
+            "room.",
             "cursor-gateway serve --kept-responses-mb 256",
             (errors.PreviousResponseNotFound, errors.ResponseNotFound),
         ),
         Symptom(
             "“Not among the running and the last”",
-            "The request is older than what the gateway has in memory.",
+            "The request is older than those that the gateway has in memory.",
             "cursor-gateway logs --since 1d",
             (errors.RequestNotFound,),
         ),
@@ -405,56 +415,58 @@ GROUPS: dict[str, Sequence[Symptom]] = {
     "Answers and tools": (
         Symptom(
             "“cursor-gateway stopped a loop”",
-            "The model made the same call with the same result again and again, was told so, and "
-            "went on. [How that is decided](tools.md#the-loop-guard).",
+            "The model made the same call with the same result again and again. The gateway told "
+            "it so, and it went on. [How the loop guard decides](tools.md#the-loop-guard).",
             "cursor-gateway serve --tool-loop-max-repeat 5",
         ),
         Symptom(
             "The model says that it cannot read or edit files or run commands",
-            "The client sent no tools, and the agent is denied its own, in an empty directory. Ask "
-            "from a client that has tools, or name a workspace: [tools.md](tools.md).",
+            "The client sent no tools, and the agent may not use its own in an empty directory. "
+            "Use a client that has tools, or name a workspace: [tools.md](tools.md).",
             "cursor-gateway serve --workspace . --agent-mode agent",
         ),
         Symptom(
             "Chats of the gateway are not in `cursor-agent ls`",
-            "The gateway removes what the CLI keeps of them: "
+            "The gateway removes the CLI's transcripts of them: "
             "[security.md](security.md#what-the-cli-keeps).",
             "cursor-gateway serve --transcripts keep",
         ),
         Symptom(
             "Tools of an MCP server are missing",
-            "The server is not connected, or its entry cannot be read.",
+            "The server is not connected, or the gateway cannot read its entry.",
             "cursor-gateway mcp list",
             check="mcp",
         ),
         Symptom(
             "“There is no tool”, “Tools may not be called directly.”",
-            "A script calls tools over HTTP.",
+            "A script calls tools over HTTP, and the tool does not exist or the setting is off.",
             "cursor-gateway serve --mcp-call-endpoint",
             (errors.ToolNotFound, errors.ToolCallsNotAllowed),
         ),
         Symptom(
             "“does not fit response_format”",
-            "The model was asked twice for JSON of that schema, and wrote something else.",
+            "The gateway asked the model twice for JSON of that schema, and it wrote something "
+            "else.",
             kinds=(errors.OutputInvalid,),
         ),
         Symptom(
             "The log says “chats are not resumed”, or `resume` is false in `/health`",
-            "This version of the CLI took up a chat without its history, so that the model knew "
-            "nothing of the conversation. Whole conversations are sent until it is another one.",
+            "This version of the CLI resumed a chat without its history, so the model knew nothing "
+            "of the conversation. The gateway sends whole conversations until another version is "
+            "installed.",
             "cursor-agent update",
         ),
         Symptom(
             "The first word takes long",
-            "Each new conversation starts a process. `timeline` of the record shows where the time "
-            "went; `--live` measures the CLI alone.",
+            "Each new conversation starts a process. The `timeline` of the record shows where the "
+            "time went; `doctor --live` measures the CLI alone.",
             "cursor-gateway logs --json --lines 1",
             check="probed",
         ),
         Symptom(
             "“warm starts do not help with this version of the CLI and are not made”",
-            "The CLI boots only once it has its prompt, so that an agent that was started ahead "
-            "would be as slow as another. An update may change it; `--live` measures it anew.",
+            "The CLI boots only when it has its prompt, so a warm agent would be as slow as any "
+            "other. An update may change that; `--live` measures it again.",
             "cursor-gateway doctor --live",
             check="warm",
         ),
@@ -462,12 +474,12 @@ GROUPS: dict[str, Sequence[Symptom]] = {
     "Words of the clients": (
         Symptom(
             "Droid: “Exec failed”",
-            "It shows no more in text mode. With `-o stream-json` it prints the message.",
+            "Droid shows no more in text mode. With `-o stream-json` it prints the message.",
             'droid exec -o stream-json "Hello"',
         ),
         Symptom(
             "Codex: “We're currently experiencing high demand”",
-            "That is how Codex shows any 5xx, whoever it comes from.",
+            "Codex shows any 5xx like that, wherever it comes from.",
             LAST_ERRORS,
         ),
         Symptom(
@@ -477,7 +489,7 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "aider: a warning about unknown context window and costs",
-            "It does not know the models of your account. Nothing is wrong.",
+            "aider does not know the models of your account. Nothing is wrong.",
             "aider --no-show-model-warnings",
         ),
     ),

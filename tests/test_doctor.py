@@ -413,11 +413,11 @@ def test_people_read_what_why_and_how(fake: FakeAgent) -> None:
     done = run(fake, "doctor")
     assert done.returncode == 1
     lines = [line.strip() for line in done.stdout.splitlines()]
-    at = lines.index("fault   sign-in       nobody is signed in")
+    at = lines.index("problem sign-in       nobody is signed in")
     assert lines[at + 1] == "Cursor answers nobody who is not signed in."
     assert lines[at + 2] == "$ cursor-gateway login"
     assert "skipped models        not looked at before `sign-in` is mended" in lines
-    assert lines[-1] == "1 fault."
+    assert lines[-1] == "1 problem."
     assert done.stderr == ""
 
 

@@ -88,7 +88,7 @@ async def test_one_request_is_shown_whole(start: Start, fake: FakeAgent) -> None
     mark = fake.runs()[0]["env"]["CURSOR_GATEWAY_RUN"]
     assert ids(fake, mark) == ["first"]
     done = run(fake, "logs", "tenth")
-    assert done.returncode == 1 and "knows no request 'tenth'" in done.stderr
+    assert done.returncode == 1 and "has no request 'tenth'" in done.stderr
 
 
 async def test_the_beginning_of_an_id_must_be_enough(start: Start, fake: FakeAgent) -> None:

@@ -220,7 +220,7 @@ HOW: dict[str, How] = {
     "cursor-gateway login": signs_in,
     "cursor-gateway serve": serves,
     "cursor-gateway setup": prints("cursor-gateway setup CLIENT"),
-    "cursor-gateway setup opencode": prints("--write` does it"),
+    "cursor-gateway setup opencode": prints("--write` writes it"),
     "cursor-gateway setup opencode --write": writes_and_undoes,
     "cursor-gateway setup opencode --undo": writes_and_undoes,
     'cursor-gateway ask "…"': prints("…"),

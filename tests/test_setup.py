@@ -295,12 +295,12 @@ def test_without_a_place_for_the_old_file_nothing_is_written(fake: FakeAgent) ->
         (["codex", "--undo"], b"", "was not set up by"),
         (["codex", "--write"], b"model = ", "cannot be changed"),
         (["codex"], b"\xff", "is not UTF-8"),
-        (["--write"], b"", "Say which client"),
+        (["--write"], b"", "Name a client"),
         (["emacs"], b"", "is not one of 'opencode'"),
         (["codex", "--launch"], b"", "is not installed"),
         (["pi", "--launch"], b"", "Use `--write`"),
-        (["codex", "--write", "--undo"], b"", "--write and --undo cannot go together"),
-        (["codex", "extra"], b"", "What shall 'extra' be?"),
+        (["codex", "--write", "--undo"], b"", "--write and --undo cannot be used together"),
+        (["codex", "extra"], b"", "Unexpected argument 'extra'."),
         (["codex", "--write", "--url", "localhost:1"], b"", "is not like http://"),
         (["codex", "--write", "--url", "ftp://x/v1"], b"", "is not like http://"),
         (["codex", "--write", "--url", "http://x:99999"], b"", "is not like http://"),
@@ -447,9 +447,9 @@ def test_alone_it_shows_what_is_installed_and_where_it_points(fake: FakeAgent) -
     CLIENTS["pi"].config(fake.env).parent.mkdir(parents=True)
     CLIENTS["pi"].config(fake.env).write_text("{")
     shown = ok(run(fake, "setup"))
-    assert re.search(r"codex +/\S+/codex +\S+config.toml +here", shown)
-    assert re.search(r"aider +- +\S+ +elsewhere", shown)
-    assert re.search(r"pi +- +\S+ +unreadable", shown)
+    assert re.search(r"codex +/\S+/codex +\S+config.toml +this gateway", shown)
+    assert re.search(r"aider +- +\S+ +another address", shown)
+    assert re.search(r"pi +- +\S+ +file cannot be read", shown)
     listed: dict[str, Any] = json.loads(ok(run(fake, "setup", "--json")))
     assert [row["client"] for row in listed["clients"]] == list(CLIENTS)
 

@@ -1,4 +1,4 @@
-"""`cursor-gateway doctor`: what is wrong here, why it matters, and the command that mends it."""
+"""`cursor-gateway doctor`: what is wrong here, why it matters, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ Found = list[tuple[str, "Finding"]]
 _HOLDS = Limits(0.1, 3600)
 
 _STYLES = {"ok": "green", "note": "yellow", "fault": "bold red", "skipped": "dim"}
+# What people read; scripts read the verdict itself.
+_LABELS = {"fault": "problem"}
 
 
 class _Hold(click.ParamType[float]):
@@ -49,7 +51,9 @@ class _Hold(click.ParamType[float]):
 
 
 @click.command()
-@click.option("--live", is_flag=True, help="Have a model work, too: some minutes, some requests.")
+@click.option(
+    "--live", is_flag=True, help="Also have a model work: takes some minutes and some requests."
+)
 @click.option("--model", default="auto", show_default=True, help="Model for --live.")
 @click.option(
     "--hold",
@@ -59,17 +63,17 @@ class _Hold(click.ParamType[float]):
     default=(45.0, 70.0),
     show_default=True,
     metavar="SECONDS",
-    help="How long --live holds a call; may be repeated.",
+    help="How long --live holds a call; the option may be repeated.",
 )
 @json_option
 @config_option
 def doctor(
     live: bool, model: str, holds: tuple[float, ...], as_json: bool, config_file: Path | None
 ) -> None:
-    """Find what is wrong, and say what mends it. Exit code 0 only if all is well.
+    """Find problems and say how to fix them. The exit code is 0 only if there are none.
 
-    Nothing is changed, and no secret is shown. With --live the results are kept, by the version
-    of the CLI.
+    The doctor changes nothing and shows no secrets. It stores the results of --live for each
+    version of the CLI.
     """
     from cursor_gateway.doctor.checks import settings_fault
 
@@ -92,7 +96,7 @@ def doctor(
 
 
 def _keep_quiet(settings: Settings) -> None:
-    """What the gateway's own log would say, the findings say better."""
+    """The findings say better what the gateway's own log would say."""
     import logging
 
     if not settings.debug:
@@ -140,7 +144,8 @@ def _store(agent: Agent, version: str, found: Found) -> None:
 
 def _print(name: str, findings: Sequence[Finding]) -> None:
     for finding in findings:
-        label = (f"{finding.verdict:8}", _STYLES[finding.verdict])
+        shown = _LABELS.get(finding.verdict, finding.verdict)
+        label = (f"{shown:8}", _STYLES[finding.verdict])
         say_styled(label, f"{name:14}{finding.what}")
         if finding.why and finding.verdict != "ok":
             say_styled((f"{'':22}{finding.why}", "dim"))
@@ -149,11 +154,11 @@ def _print(name: str, findings: Sequence[Finding]) -> None:
 
 
 def _print_sum(found: Found) -> None:
-    faults = sum(finding.verdict == "fault" for _, finding in found)
+    problems = sum(finding.verdict == "fault" for _, finding in found)
     say()
-    if faults > 1:
-        say(f"{faults} faults. Mend the first one first.")
-    elif faults:
-        say("1 fault.")
+    if problems > 1:
+        say(f"{problems} problems. Fix the first one first.")
+    elif problems:
+        say("1 problem.")
     else:
         say("All is well.")

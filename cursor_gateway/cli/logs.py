@@ -50,27 +50,37 @@ def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> da
         ) from None
 
 
-@click.command(short_help="Show what became of each request.")
+@click.command(short_help="Show what happened to each request.")
 @click.argument("which", metavar="[ID]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
+@click.option("-f", "--follow", is_flag=True, help="Go on and show new requests as they come.")
 @click.option(
     "-n",
     "--lines",
     type=click.IntRange(min=0),
     default=50,
     show_default=True,
-    help="How many of the last ones.",
+    help="How many of the last requests to show.",
 )
-@click.option("--outcome", help="complete, client_gone, error (any), or the code of an error.")
-@click.option("--client", help="Part of the client's name.")
-@click.option("--model", help="Part of the model's name.")
-@click.option("--since", callback=_moment, help="Such as 10m, 2h, 3d or 2026-10-01T12:00.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line, for scripts.")
+@click.option(
+    "--outcome",
+    help="Only this outcome: complete, client_gone, error (any), or the code of an error.",
+)
+@click.option("--client", help="Only clients whose name contains this.")
+@click.option("--model", help="Only models whose name contains this.")
+@click.option(
+    "--since",
+    callback=_moment,
+    help="Only requests since then, such as 10m, 2h, 3d or 2026-10-01T12:00.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts."
+)
 def logs(which: str | None, follow: bool, lines: int, as_json: bool, **wanted: Any) -> None:
-    """Show the requests that were answered, or did not get an answer.
+    """Show the requests that the gateway answered or failed to answer.
 
-    With ID, or its beginning where that is enough, everything about one request. It may also be
-    what the environment of an agent's process holds as CURSOR_GATEWAY_RUN.
+    With ID, show everything about one request. The beginning of the ID is enough if no other
+    request begins with it. ID may also be the value of CURSOR_GATEWAY_RUN in the environment of
+    an agent's process.
     """
     if which and not follow:
         which = _whole_id(which)
@@ -98,7 +108,7 @@ def _whole_id(which: str) -> str:
         some = ", ".join(list(found)[:3])
         raise click.ClickException(f"{len(found)} requests begin with {which!r}: {some}, …")
     if not found:
-        raise click.ClickException(f"The journal knows no request {which!r}.")
+        raise click.ClickException(f"The journal has no request {which!r}.")
     return str(next(iter(found)))
 
 
@@ -114,7 +124,7 @@ def _or_known_outcomes(found: Iterator[dict[str, Any]], outcome: str) -> Iterato
         outcomes = {entry["outcome"] for entry in entries(state_folder(os.environ)) if entry}
         if outcomes and outcome not in (*outcomes, *_NO_ERRORS, "error"):
             known = ", ".join(sorted(outcomes))
-            say(f"None with the outcome {outcome!r}. The journal has: {known}.", err=True)
+            say(f"No request has the outcome {outcome!r}. The journal has: {known}.", err=True)
 
 
 def _matching(follow: bool, lines: int, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

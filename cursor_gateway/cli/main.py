@@ -99,7 +99,7 @@ def _setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _demo_option = click.option(
-    "--demo", flag_value="on", help="Answer from the built-in demo agent; no model is behind it."
+    "--demo", flag_value="on", help="Answer from the built-in demo agent, without any model."
 )
 
 
@@ -194,7 +194,7 @@ def _own_name() -> str:
 def ask(
     prompt: str | None, model: str, as_json: bool, config_file: Path | None, **flags: Any
 ) -> None:
-    """Ask once, without a server. PROMPT may also come from a pipe."""
+    """Ask one question, without a server. PROMPT may also come from a pipe."""
     question = prompt if prompt is not None else _piped()
     if not question.strip():
         raise click.UsageError("There is nothing to ask: the question is empty.")
@@ -204,7 +204,7 @@ def ask(
 
 def _piped() -> str:
     if sys.stdin.isatty():
-        raise click.UsageError("Say what to ask: cursor-gateway ask 'Why is the sky blue?'")
+        raise click.UsageError("Add a question: cursor-gateway ask 'Why is the sky blue?'")
     return sys.stdin.read()
 
 
@@ -295,7 +295,7 @@ def _print_status(agent: Located, sign_in: SignIn, files: list[dict[str, Any]]) 
 @cli.command()
 @config_option
 def login(config_file: Path | None) -> None:
-    """Sign in to Cursor in the browser, by the CLI's own `login`."""
+    """Sign in to Cursor in the browser, with the CLI's own `login`."""
     import subprocess
 
     from cursor_gateway.agents import chosen

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @click.group(short_help="Show, test and call your MCP servers.")
 def mcp() -> None:
-    """Show, test and call the MCP servers whose tools the models get."""
+    """Show, test and call the MCP servers whose tools the gateway offers to models."""
 
 
 @mcp.command("list")
@@ -52,7 +52,7 @@ def list_servers(as_json: bool, config_file: Path | None) -> None:
     for warning in warnings:
         say(f"Warning: {warning}", err=True)
     if not servers:
-        say("No MCP servers are configured; docs/mcp.md says where.")
+        say("No MCP servers are configured. docs/mcp.md says how to configure them.")
         return
     print_table(("server", "type", "state", "tools", "file"), [_row(each) for each in servers])
     for server in servers:
@@ -69,7 +69,7 @@ def list_servers(as_json: bool, config_file: Path | None) -> None:
 @json_option
 @config_option
 def test(server: str, as_json: bool, config_file: Path | None) -> None:
-    """Connect SERVER and say how it went. Exit code 1 if it cannot be connected."""
+    """Connect SERVER and show the result. The exit code is 1 if it cannot be connected."""
     began = time.monotonic()
 
     async def look(bridge: Bridge) -> tuple[dict[str, Any], list[Any], float]:
@@ -97,7 +97,7 @@ def test(server: str, as_json: bool, config_file: Path | None) -> None:
 @json_option
 @config_option
 def call(server: str, tool: str, arguments: str, as_json: bool, config_file: Path | None) -> None:
-    """Call TOOL of SERVER with the arguments JSON. Exit code 1 if the tool fails."""
+    """Call TOOL of SERVER with the arguments JSON. The exit code is 1 if the tool fails."""
     parsed = _arguments(arguments)
 
     async def look(bridge: Bridge) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _with_bridge(
     if settings.debug:
         log_to_stderr(settings)
     else:
-        # What there is to say is said below; without a handler Python would say it, too.
+        # The commands print the errors themselves; without a handler Python would print them again.
         logging.getLogger().addHandler(logging.NullHandler())
     return complete(_look(settings, only, look))
 

@@ -25,16 +25,20 @@ def _told() -> Iterator[None]:
         raise click.ClickException(str(error)) from None
 
 
-@click.group(short_help="Keep the gateway running by systemd or launchd.")
+@click.group(short_help="Run the gateway as a service of systemd or launchd.")
 def service() -> None:
-    """Keep the gateway running: by systemd on Linux, by launchd on macOS."""
+    """Run the gateway as a service: by systemd on Linux, by launchd on macOS."""
 
 
 @service.command()
-@click.option("--print", "only_print", is_flag=True, help="Show the file; install nothing.")
+@click.option(
+    "--print", "only_print", is_flag=True, help="Print the service file and install nothing."
+)
 @config_option
 def install(only_print: bool, config_file: Path | None) -> None:
-    """Start it now and at every sign-in, and again when it falls."""
+    """Start the gateway now and at every sign-in to the machine. The service restarts it on a
+    crash.
+    """
     from cursor_gateway.cli import supervisors as services
     from cursor_gateway.settings_sources import config_file as default_file
     from cursor_gateway.settings_sources import load
@@ -53,18 +57,20 @@ def install(only_print: bool, config_file: Path | None) -> None:
 
 @service.command()
 def uninstall() -> None:
-    """Stop it and remove the service. The settings stay."""
+    """Stop the gateway and remove the service. The settings stay."""
     from cursor_gateway.cli import supervisors as services
 
     with _told():
         file = services.uninstall(services.keeper(), os.environ)
-    say(f"The service is gone ({file}).")
+    say(f"The service is removed ({file}).")
 
 
 @service.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Whether it is installed and runs, and where. Exit code 1 if it does not run."""
+    """Show whether the service is installed and running, and which gateways run. The exit code is
+    1 if the service does not run.
+    """
     from dataclasses import asdict
 
     from cursor_gateway.cli import supervisors as services
@@ -88,17 +94,17 @@ def status(as_json: bool) -> None:
 
 
 @service.command()
-@click.option("--follow", "-f", is_flag=True, help="Go on as new lines come.")
+@click.option("--follow", "-f", is_flag=True, help="Go on and show new lines as they come.")
 @click.option(
     "--lines",
     "-n",
     type=click.IntRange(min=0),
     default=100,
     show_default=True,
-    help="How many lines to begin with.",
+    help="How many of the last lines to show.",
 )
 def logs(follow: bool, lines: int) -> None:
-    """What the service wrote, as its keeper has it."""
+    """Show what the service wrote to the log of systemd or launchd."""
     from cursor_gateway.cli import supervisors as services
 
     with _told():
@@ -113,7 +119,7 @@ def logs(follow: bool, lines: int) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the completion for a shell, to be evaluated by it."""
+    """Print the completion script for a shell, which evaluates it."""
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

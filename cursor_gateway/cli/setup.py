@@ -1,4 +1,4 @@
-"""`cursor-gateway setup`: point a client to the gateway, or start it so."""
+"""`cursor-gateway setup`: point a client to the gateway, or start a client for it."""
 
 from __future__ import annotations
 
@@ -63,19 +63,24 @@ def _base_url(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.command()
 @click.argument("client", required=False, type=_ClientName())
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-@click.option("--write", is_flag=True, help="Change its configuration.")
-@click.option("--undo", is_flag=True, help="Give its configuration back.")
+@click.option("--write", is_flag=True, help="Change the client's configuration.")
+@click.option("--undo", is_flag=True, help="Restore the client's configuration.")
 @click.option(
     "--launch",
     is_flag=True,
-    help="Start it for the gateway without any change; ARGS, after `--`, are its own.",
+    help="Start the client with the gateway and change no file; ARGS after `--` go to the client.",
 )
 @click.option(
     "--url",
     callback=_base_url,
-    help="The gateway's base URL; else that of the one which runs here.",
+    help="The gateway's base URL. Default: that of the gateway running on this machine.",
 )
-@click.option("--model", "chosen", multiple=True, help="Only these models, the first as default.")
+@click.option(
+    "--model",
+    "chosen",
+    multiple=True,
+    help="Set up only this model; may be repeated, and the first is the default.",
+)
 @json_option
 @config_option
 def setup(
@@ -87,9 +92,9 @@ def setup(
     config_file: Path | None,
     **actions: bool,
 ) -> None:
-    """Point CLIENT to the gateway. Without an option, show what would be changed.
+    """Point CLIENT to the gateway. Without an option, show what would change.
 
-    Without CLIENT, show which are installed here and offer to set one up.
+    Without CLIENT, show which clients are installed and offer to set one up.
     """
     from cursor_gateway import running_gateways
     from cursor_gateway.clients import CLIENTS
@@ -116,12 +121,14 @@ def setup(
 def _the_action(actions: dict[str, bool], client: str | None, args: tuple[str, ...]) -> str | None:
     asked = [name for name, is_asked in actions.items() if is_asked]
     if len(asked) > 1:
-        raise click.UsageError(f"--{asked[0]} and --{asked[1]} cannot go together.")
+        raise click.UsageError(f"--{asked[0]} and --{asked[1]} cannot be used together.")
     action = asked[0] if asked else None
     if client is None and action:
-        raise click.UsageError(f"Say which client: cursor-gateway setup CLIENT --{action}")
+        raise click.UsageError(f"Name a client: cursor-gateway setup CLIENT --{action}")
     if args and action != "launch":
-        raise click.UsageError(f"What shall {args[0]!r} be? Only --launch takes more words.")
+        raise click.UsageError(
+            f"Unexpected argument {args[0]!r}. Only --launch takes arguments for the client."
+        )
     return action
 
 
@@ -129,11 +136,11 @@ def _wants_its_key(base_url: str, settings: Settings, config_file: Path | None) 
     from cursor_gateway import settings_sources
     from cursor_gateway.clients.client import KEY_VARIABLE
 
-    here = "the one that is set here is another" if settings.api_key else "none is set here"
+    here = "a different key is set here" if settings.api_key else "no key is set here"
     file = config_file or settings_sources.config_file(os.environ)
     return (
-        f"The gateway at {base_url} wants its key, and {here}. Set {KEY_VARIABLE} to it, or "
-        f"`api_key` in {file}. Nothing was written."
+        f"The gateway at {base_url} wants its key, but {here}. Set {KEY_VARIABLE} to the key, or "
+        f"set `api_key` in {file}. Nothing was written."
     )
 
 
@@ -181,7 +188,7 @@ def _without_demo(listed: tuple[Model, ...]) -> tuple[Model, ...]:
 
     if not are_stand_ins({model.id for model in listed}):
         return listed
-    words = "the demo agent answers. Run this again once cursor-agent does."
+    words = "the demo agent answers. Run this again when cursor-agent answers."
     say(f"Only the model auto is set: {words}", err=True)
     return ()
 
@@ -223,9 +230,22 @@ def _overview(base_url: str, settings: Settings, as_json: bool) -> None:
     if as_json:
         print_json({"base_url": base_url, "clients": rows})
         return
-    columns = ("client", "program", "file", "points")
-    print_table(columns, [tuple(str(row[name] or "-") for name in columns) for row in rows])
+    columns = ("client", "program", "file", "points to")
+    print_table(columns, [_overview_row(row) for row in rows])
     _offer([str(row["client"]) for row in rows if row["program"]], base_url, settings)
+
+
+_POINTS = {
+    "here": "this gateway",
+    "elsewhere": "another address",
+    "nowhere": "not set up",
+    "unreadable": "file cannot be read",
+}
+
+
+def _overview_row(row: dict[str, str | None]) -> tuple[str, ...]:
+    points = _POINTS[str(row["points"])]
+    return (str(row["client"]), row["program"] or "-", str(row["file"]), points)
 
 
 def _offer(installed: list[str], base_url: str, settings: Settings) -> None:
@@ -233,7 +253,7 @@ def _offer(installed: list[str], base_url: str, settings: Settings) -> None:
 
     if not (installed and sys.stdin.isatty() and sys.stdout.isatty()):
         say()
-        say("cursor-gateway setup CLIENT shows what it would set in its file.")
+        say("`cursor-gateway setup CLIENT` shows what it would change in the client's file.")
         return
     name = click.prompt("\nSet up which", type=click.Choice([*installed, "none"]), default="none")
     if name == "none":
@@ -271,12 +291,12 @@ def _show(client: Client, changes: Sequence[Plan], target: Target, as_json: bool
         seen = {"done": _are_done(changes), "diff": "\n".join(diff)}
         print_json(_facts(client, paths) | seen)
     elif _are_done(changes):
-        say(f"{client.title} points to {target.base_url} already ({_named(paths)}).")
+        say(f"{client.title} already points to {target.base_url} ({_named(paths)}).")
     else:
         _print_diff(diff)
         command = f"cursor-gateway setup {client.name}"
         say(err=True)
-        say(f"Nothing was written. `{command} --write` does it.", err=True)
+        say(f"Nothing was written. `{command} --write` writes it.", err=True)
 
 
 def _write(client: Client, changes: Sequence[Plan], target: Target, as_json: bool) -> None:
@@ -294,8 +314,8 @@ def _write(client: Client, changes: Sequence[Plan], target: Target, as_json: boo
         return
     say(f"{client.title} now uses {target.base_url} ({_named(paths)}).")
     say(f"Try: {client.example}")
-    back = f"`cursor-gateway setup {client.name} --undo` goes back"
-    say(f"{back} to {_named(backups)}." if backups else f"{back}.")
+    back = f"`cursor-gateway setup {client.name} --undo` restores"
+    say(f"{back} {_named(backups)}." if backups else f"{back} what was there before.")
 
 
 def _undo(client: Client, as_json: bool) -> None:
@@ -305,7 +325,7 @@ def _undo(client: Client, as_json: bool) -> None:
     if as_json:
         print_json(_facts(client, paths) | {"undone": True})
     else:
-        say(f"{client.title} is as it was ({_named(paths)}).")
+        say(f"{client.title} has its old configuration back ({_named(paths)}).")
 
 
 def _named(paths: Sequence[Path]) -> str:

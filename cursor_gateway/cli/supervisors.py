@@ -29,12 +29,12 @@ _BY_HAND = (
 
 
 class ServiceError(Exception):
-    """Why the service cannot be had, for the person who asked."""
+    """Why the service cannot be installed or asked, for the person who wants it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall run. PATH is that of the shell: the agent and its tools are found by it."""
+    """What the service runs. PATH is that of the shell, where the agent and its tools are."""
 
     argv: tuple[str, ...]
     path: str
@@ -42,7 +42,7 @@ class Wanted:
 
 
 class Keeper(Protocol):
-    """Who starts the gateway at sign-in and again when it fell."""
+    """Starts the gateway at sign-in and restarts it on a crash."""
 
     def file(self, env: Env) -> Path: ...
 
@@ -63,7 +63,7 @@ class Systemd:
         return Path(base) / "systemd" / "user" / f"{NAME}.service"
 
     def text(self, wanted: Wanted, env: Env) -> str:
-        """Exit code 2 is a setting that cannot be used: starting again would not mend it."""
+        """Exit code 2 is a setting that cannot be used: a restart would not fix it."""
         return f"""\
 [Unit]
 Description=cursor-gateway, the models of a Cursor subscription at a local address
@@ -140,7 +140,7 @@ def keeper(platform: str = sys.platform) -> Keeper:
         return Launchd()
     if platform == "linux":
         return Systemd()
-    raise ServiceError("There is a service for Linux (systemd) and macOS (launchd) only.")
+    raise ServiceError("The service works on Linux (systemd) and macOS (launchd) only.")
 
 
 def wanted(config_file: Path, named: Path | None, env: Env) -> Wanted:
@@ -163,14 +163,14 @@ def install(by: Keeper, what: Wanted, env: Env) -> Path:
         for command in by.install_commands(file):
             _call(command, env)
     except ServiceError:
-        # Or it would begin at the next sign-in, unasked, and `status` would call it installed.
+        # Otherwise it would start at the next sign-in, and `status` would call it installed.
         file.unlink()
         raise
     return file
 
 
 def uninstall(by: Keeper, env: Env) -> Path:
-    """Also where it does not run, or its keeper does not know it any more."""
+    """Also where it does not run, or the supervisor does not know it any more."""
     file = by.file(env)
     if not file.exists():
         raise ServiceError(f"There is no service: {file} does not exist.")

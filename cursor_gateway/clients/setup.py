@@ -101,7 +101,7 @@ def write(change: Plan, env: Env) -> Path:
     kept = _remembered(change.file, env)
     if kept is not None and kept.path != change.path:
         raise SetupError(
-            f"{change.file.title} is set up in {kept.path} already. Undo that first, with `--undo`."
+            f"{change.file.title} is already set up in {kept.path}. Undo that first, with `--undo`."
         )
     _remember(folder, Kept(change.path, change.original, change.after))
     try:
@@ -133,7 +133,7 @@ def undo(file: ConfigFile, env: Env) -> Path:
     except Unreadable as error:
         copy = _folder(file, env) / "before"
         raise SetupError(
-            f"{kept.path} was changed since and cannot be read: {error}. It was {copy}."
+            f"{kept.path} was changed later and cannot be read: {error}. The old file is {copy}."
         ) from None
     if before is None:
         _check_unchanged(kept.path, now)
@@ -180,7 +180,7 @@ def launch(client: Client, target: Target, env: Env, args: Sequence[str]) -> int
             f"{client.title} is not installed: there is no `{client.program}` on PATH."
         )
     if client.launch is None:
-        raise SetupError(f"{client.title} reads this from its file only. Use `--write`.")
+        raise SetupError(f"{client.title} reads its settings from a file only. Use `--write`.")
     start = client.launch(target)
     with tempfile.TemporaryDirectory(prefix="cursor-gateway-") as folder:
         file = Path(folder, client.config(env).name)
@@ -272,7 +272,7 @@ def _remembered(file: ConfigFile, env: Env) -> Kept | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        raise SetupError(f"What was remembered in {folder} cannot be read.") from None
+        raise SetupError(f"The record of the earlier change in {folder} cannot be read.") from None
 
 
 def _remember(folder: Path, kept: Kept) -> None:
@@ -318,7 +318,7 @@ def _replace(path: Path, content: bytes, look_again: Callable[[], object] = lamb
 
 def _check_unchanged(path: Path, seen: bytes | None) -> None:
     if _read(path) != seen:
-        raise FileChanged(f"{path} was changed meanwhile, so it was left alone. Try again.")
+        raise FileChanged(f"{path} was changed meanwhile, so nothing was written. Try again.")
 
 
 @contextmanager

@@ -45,22 +45,22 @@ FAMILIES: Mapping[str, Family] = {
     "loop_guard_stops_total": Family("counter", "Answers that the loop guard ended."),
     "agent_runs_total": Family(
         "counter",
-        "Agents that worked for requests: fresh, resumed (took up a chat) or continued (waited).",
+        "Agents that worked for requests: fresh, resumed (a chat) or continued (had waited).",
         ("kind",),
     ),
     "agent_exits_total": Family(
         "counter",
-        "Agents that left: finished, failed, stopped (SIGTERM), killed (SIGKILL) or crashed.",
+        "Agents that ended: finished, failed, stopped (SIGTERM), killed (SIGKILL) or crashed.",
         ("reason",),
     ),
     "requests_running": Family("gauge", "Requests that are being answered or wait."),
     "slots": Family("gauge", "How many agents may work at once."),
     "slots_busy": Family("gauge", "How many of the slots are taken."),
     "queue_length": Family("gauge", "Requests that wait for a slot."),
-    "spares": Family("gauge", "Agents that were started before anybody asked, and wait."),
-    "spares_used_total": Family("counter", "Requests that found a spare."),
+    "spares": Family("gauge", "Warm agents: started before a request needs them, and waiting."),
+    "spares_used_total": Family("counter", "Requests that got a warm agent."),
     "parked_runs": Family("gauge", "Agents that wait for the results of a client's tools."),
-    "kept_chats": Family("gauge", "Finished chats that can be taken up again."),
+    "kept_chats": Family("gauge", "Finished chats that can be resumed."),
     "healthy": Family("gauge", "1 if /health says ok, else 0."),
     "journal_lost_total": Family(
         "counter", "Records that could not be written to the journal's file."

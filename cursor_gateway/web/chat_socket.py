@@ -145,7 +145,7 @@ class _Connection:
                 await self._cancel()
                 return
             if self._is_answering:
-                raise AnswerInProgress("The answer before is still under way.")
+                raise AnswerInProgress("The previous answer is still in progress.")
         except GatewayError as error:
             await self._refuse(error)
             return

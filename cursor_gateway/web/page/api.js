@@ -6,7 +6,7 @@ const KEPT = "cursor-gateway-key";
 
 let key = sessionStorage.getItem(KEPT);
 
-/** What the gateway answers instead of what was asked for, as it says it. */
+/** An error response of the gateway, in its own words. */
 export class Refused extends Error {
   constructor({ message, code, status, request_id: requestId }) {
     super(message);
@@ -20,7 +20,7 @@ export const START_IT = "If it was stopped, start it with `cursor-gateway serve`
 const UNREACHED = { message: `The gateway does not answer. ${START_IT}` };
 const BROKEN_OFF = { message: "The connection broke off.", code: "broken_off" };
 
-/** In words of ours: a browser's own differ, and tell people nothing. */
+/** In our own words: those of browsers differ and do not help people. */
 function otherwise(what) {
   return () => {
     throw new Refused(what);
@@ -37,7 +37,7 @@ export function post(path, body, options) {
   return ask(path, { ...options, method: "POST", headers, body: JSON.stringify(body) });
 }
 
-/** A response that is good. Asks for the key as long as it takes. */
+/** A good response. Asks for the key until it is right. */
 export async function ask(path, options = {}) {
   for (;;) {
     const tried = key;

@@ -32,8 +32,8 @@ function median(numbers) {
 }
 
 const CHARTS = [
-  { title: "Tokens in", of: "input", fold: sum, format: count, word: "in all" },
-  { title: "Tokens out", of: "output", fold: sum, format: count, word: "in all" },
+  { title: "Tokens in", of: "input", fold: sum, format: count, word: "total" },
+  { title: "Tokens out", of: "output", fold: sum, format: count, word: "total" },
   { title: "First token", of: "first", fold: median, format: duration, word: "median" },
   { title: "Duration", of: "duration", fold: median, format: duration, word: "median" },
 ];

@@ -4,15 +4,15 @@ import { get } from "./api.js";
 import { byId, el, mark, prose, show, snippet } from "./dom.js";
 
 const POINTS = {
-  here: ["good", "points here"],
-  elsewhere: ["warn", "points elsewhere"],
+  here: ["good", "points to this gateway"],
+  elsewhere: ["warn", "points to another address"],
   nowhere: ["none", "not set up"],
   unreadable: ["bad", "file cannot be read"],
 };
 
 // Stands for the key while the gateway has none.
 const NO_KEY = "-";
-const ANY_KEY = "The gateway has no key: where a client wants one, any word will do.";
+const ANY_KEY = "The gateway has no key. If a client wants one, any word works.";
 const OWN_KEY = "The key is the gateway's own.";
 const KEY_FOR_COMMANDS =
   "The command takes the key from `CURSOR_GATEWAY_API_KEY` in its environment, or from the " +
@@ -20,7 +20,7 @@ const KEY_FOR_COMMANDS =
 
 let isShown = false;
 
-/** After the gateway was away. What is shown stays as it is, with the card that is read open. */
+/** After the gateway was unreachable. What is on the screen stays, with the open card open. */
 export function recoverClients(options) {
   if (!isShown) openClients(options);
 }
@@ -43,9 +43,9 @@ function introduction(baseUrl, key) {
     "section.any-client",
     el("h2", "Any client"),
     el("p", key === NO_KEY ? ANY_KEY : OWN_KEY),
-    el("p", "What speaks OpenAI's API needs this base URL:"),
+    el("p", "Clients of OpenAI's API need this base URL:"),
     snippet("the base URL for OpenAI's API", baseUrl),
-    el("p", prose("What speaks Anthropic's API adds the `/v1` itself and needs this one:")),
+    el("p", prose("Clients of Anthropic's API add the `/v1` themselves and need this one:")),
     snippet("the base URL for Anthropic's API", baseUrl.replace(/\/v1$/, "")),
   );
 }
@@ -65,11 +65,11 @@ const cardWith = (key) => (each, at) => {
     el(
       "div.client-body",
       el("h3", "By command"),
-      el("p", prose("Writes its file and keeps the old one; `--undo` gives that back.")),
+      el("p", prose("Writes the client's file and stores the old one; `--undo` restores it.")),
       hasKey && el("p", prose(KEY_FOR_COMMANDS)),
       command(each, "--write"),
       each.can_launch && [
-        el("p", "Or start it once, without a change to any file:"),
+        el("p", "Or start the client once, without changing any file:"),
         command(each, "--launch"),
       ],
       el("h3", "By hand"),

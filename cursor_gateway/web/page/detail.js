@@ -40,24 +40,24 @@ export function closeDetail() {
   dialog.close();
 }
 
-/** A gateway that is gone finishes nothing, nor can it be asked. */
+/** A gateway that is unreachable finishes nothing, and the page cannot ask it. */
 export function loseDetail(health) {
   if (openId && shown?.outcome === "running") fillWith({ ...shown, outcome: "not_known" }, health);
 }
 
-/** After the gateway was away: it may know more of the request, or nothing any more. */
+/** After the gateway was unreachable: it may know more about the request, or nothing. */
 export function recoverDetail(health) {
   if (openId) load(openId, health);
 }
 
-/** What happens to the request that is shown is shown. */
+/** Shows what happens to the open request. */
 export function refreshDetail(record, health) {
   if (record.id === openId) load(record.id, health);
 }
 
 function fillWith(record, health) {
   shown = record;
-  fill(facts(record), timeline(record), agents(record), words(record, health), replay(record));
+  fill(facts(record), timeline(record), agents(record), words(record, health), curl(record));
 }
 
 async function load(id, health) {
@@ -92,7 +92,7 @@ function facts(record) {
     fact("Client", record.client || "–"),
     fact("Model", meant(record), isAnother && el("span.quiet", ` asked for ${record.model}`)),
     fact("Dialect", record.dialect, record.stream ? ", streamed" : ", whole"),
-    fact("Channel of tools", record.channel ?? "not known yet"),
+    fact("Tool channel", record.channel ?? "not known yet"),
     fact("Tokens", record.tokens ? tokens(record.tokens) : "–"),
     record.calls.length > 0 && fact("Tool calls", record.calls.join(", ")),
     record.loop && fact("Loop guard", JSON.stringify(record.loop)),
@@ -139,20 +139,20 @@ function bar(from, to) {
 
 function agents(record) {
   const lines = record.agents.map(({ how, spare, pid, exit }) => {
-    const end = exit == null ? "still there" : `exit code ${exit}`;
-    return el("li", [how, spare && "a spare", `process ${pid}`, end].filter(Boolean).join(", "));
+    const end = exit == null ? "still running" : `exit code ${exit}`;
+    return el("li", [how, spare && "warm", `process ${pid}`, end].filter(Boolean).join(", "));
   });
   return lines.length > 0 && section("Agent", el("ul.plain", lines));
 }
 
 const NOT_RECORDED =
-  "What was asked and answered is not recorded. Start the gateway with `--record-prompts` to " +
-  "keep it.";
-const NOT_KEPT = "What was asked and answered is kept for the last 50 requests only.";
+  "The gateway does not record prompts and answers. Start it with `--record-prompts` to " +
+  "record them.";
+const NO_LONGER_STORED = "The gateway stores prompts and answers of the last 50 requests only.";
 
 function words(record, health) {
   if (record.request == null) {
-    const why = health?.record_prompts ? NOT_KEPT : NOT_RECORDED;
+    const why = health?.record_prompts ? NO_LONGER_STORED : NOT_RECORDED;
     return section("Request and answer", el("p.quiet", prose(why)));
   }
   const { text, thinking, calls } = record.answer;
@@ -173,8 +173,8 @@ const fold = (title, text, open = false) =>
     el("pre.words", { tabindex: "0", "aria-label": title }, text),
   );
 
-function replay(record) {
-  return section("Replay", snippet("the curl command", record.curl, { label: "curl command" }));
+function curl(record) {
+  return section("Repeat with curl", snippet("the curl command", record.curl, { label: "curl command" }));
 }
 
 const section = (title, ...parts) => el("section", el("h3", title), parts);

@@ -13,7 +13,7 @@ const VIEWS = { requests: () => {}, playground: openPlayground, clients: openCli
 const RECOVERIES = { ...VIEWS, clients: recoverClients };
 const MOST_RECORDS = 500;
 // Between attempts to reach a gateway that does not answer.
-const PATIENCE_MS = [500, 1000, 2000, 5000];
+const PAUSES_MS = [500, 1000, 2000, 5000];
 
 const records = new Map();
 const table = new RequestTable(byId("request-table"), byId("filter"), byId("count"));
@@ -21,7 +21,7 @@ const baseUrl = new URL("v1", location.href).href;
 
 let health = null;
 let failures = 0;
-// Whether the gateway is there and has told what it remembers.
+// Whether the gateway is reachable and has sent what it remembers.
 let isHeard = false;
 let view = "requests";
 
@@ -50,13 +50,13 @@ async function follow() {
     try {
       await listen();
     } catch {
-      // Told below, like an end without a word.
+      // Handled below, like a stream that ends without an error.
     }
     failures += 1;
     isHeard = false;
     loseTheRunning();
     showStatus();
-    const pause = PATIENCE_MS[failures - 1] ?? PATIENCE_MS.at(-1);
+    const pause = PAUSES_MS[failures - 1] ?? PAUSES_MS.at(-1);
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
@@ -71,7 +71,7 @@ async function listen() {
   }
 }
 
-/** The stream begins with all that the gateway remembers; what only the page does is over. */
+/** The stream begins with all that the gateway remembers, which replaces what the page has. */
 function recover() {
   isHeard = true;
   records.clear();
@@ -81,7 +81,7 @@ function recover() {
   failures = 0;
 }
 
-/** A gateway that is gone finishes nothing; one that is back tells how it went. */
+/** A gateway that is gone finishes nothing; when it is back, it sends how requests ended. */
 function loseTheRunning() {
   for (const [key, record] of records)
     if (record.outcome === "running") records.set(key, { ...record, outcome: "not_known" });
@@ -110,7 +110,7 @@ const keyOf = (record) => `${record.id} ${record.at}`;
 const drawCharts = () => showCharts(byId("charts"), [...records.values()]);
 
 function condition() {
-  if (failures) return ["bad", "not reached"];
+  if (failures) return ["bad", "not reachable"];
   if (health?.status === "draining") return ["warn", "shutting down"];
   if (health?.status === "starting") return ["warn", "starting"];
   return health?.status === "ok" ? ["good", "ready"] : ["warn", "not ready"];

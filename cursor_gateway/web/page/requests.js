@@ -19,9 +19,9 @@ const COLUMNS = [
 const OUTCOMES = { running: "busy", complete: "good", client_gone: "warn", not_known: "warn" };
 const WORDS = { client_gone: "client left", not_known: "not known" };
 
-const NOT_KNOWN = "Which requests there are is not known until the gateway answers.";
+const NOT_KNOWN = "The requests appear here when the gateway answers.";
 const NONE_YET = "No requests yet. Ask something in the playground, or point a client here.";
-const NONE_FITS = "No request fits the filter.";
+const NONE_FITS = "No request matches the filter.";
 
 export function outcome(record) {
   return mark(OUTCOMES[record.outcome] ?? "bad", WORDS[record.outcome] ?? record.outcome);

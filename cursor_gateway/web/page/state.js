@@ -1,4 +1,4 @@
-// What the gateway has and lacks, from its `/health`.
+// The state of the gateway, from its `/health`.
 
 import { START_IT } from "./api.js";
 import { el, mark, prose, show } from "./dom.js";
@@ -12,7 +12,7 @@ export function showState(list, servers, health) {
     fact("Sign-in", SIGN_IN[health.auth] ?? "signed out", health.account),
     fact("Slots", `${slots.busy} of ${slots.total}`, "busy"),
     fact("Queue", slots.waiting, "waiting"),
-    fact("Spares", ...spares(warm)),
+    fact("Warm agents", ...warmAgents(warm)),
     fact("Parked", plural(sessions.parked, "run"), chats(sessions)),
     fact("Agents can read", ...readable(health.agent_reads)),
     fact("MCP servers", ...bridged(mcp, health.mcp_servers)),
@@ -23,8 +23,8 @@ export function showState(list, servers, health) {
 const SIGN_IN = { authenticated: "signed in", unknown: "being checked" };
 
 function readable({ workspace, isolated }) {
-  if (!workspace) return ["no files", "but images of the conversation"];
-  return [workspace, isolated ? "isolated" : "in a workspace; --isolate leaves them the workspace"];
+  if (!workspace) return ["no files", "except images of the conversation"];
+  return [workspace, isolated ? "isolated" : "and all that you can read; --isolate limits it to the workspace"];
 }
 
 function fact(name, value, more) {
@@ -35,13 +35,13 @@ function fact(name, value, more) {
   );
 }
 
-function spares(warm) {
+function warmAgents(warm) {
   if (warm.state === "no_help") return ["none", warm.reason];
   return [`${warm.spares} of ${warm.most}`, `ready, ${warm.used} used`];
 }
 
 function chats(sessions) {
-  return sessions.resume ? plural(sessions.chats, "chat") + " kept" : "chats are not resumed";
+  return sessions.resume ? plural(sessions.chats, "chat") + " resumable" : "chats are not resumed";
 }
 
 function bridged(mcp, servers) {

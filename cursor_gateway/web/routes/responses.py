@@ -18,7 +18,7 @@ def response_routes(prefix: str, store: ResponseStore) -> list[web.RouteDef]:
 
     async def show_response(request: web.Request) -> web.Response:
         if request.query.get("stream") == "true":
-            raise UnsupportedParameter("A kept response comes whole.", param="stream")
+            raise UnsupportedParameter("A stored response cannot be streamed.", param="stream")
         return json_response(find_record(own(request), request.match_info["id"])["response"])
 
     async def delete_response(request: web.Request) -> web.Response:
