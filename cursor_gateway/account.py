@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from cursor_gateway.agents import Agent, ModelList, SignIn
+from cursor_gateway.agents.model_families import MODEL_FAMILIES
 from cursor_gateway.background import in_background
 from cursor_gateway.core.models import Model, checked, resolve
 from cursor_gateway.errors import (

@@ -59,7 +59,7 @@ class Gateway:
             settings.session_ttl,
             most=settings.slots * settings.parked_per_slot,
         )
-        self._bridged_calls = Errands()
+        self._bridged_calls = BridgedCalls()
         self._slots = _Slots(settings.slots, settings.queue)
         self._loops_stopped = 0
         self._touching: asyncio.Task[None] | None = None
@@ -206,7 +206,9 @@ class Gateway:
         return self.agent.start(replace(self._spec(request), chat=chat, known=known), record)
 
     def _spec(self, request: TurnRequest) -> RunSpec:
-        conversation = self._bridged_calls.woven(request.caller, request.conversation)
+        conversation = self._bridged_calls.with_bridged_results(
+            request.caller, request.conversation
+        )
         return RunSpec(conversation, request.model, request.directory, request.caller)
 
     def _start_over(
@@ -295,7 +297,7 @@ class Gateway:
             located = self.agent.locate()
             agent: dict[str, Any] = {"kind": located.kind, "path": located.path}
             agent["version"] = self.account.version
-            problem = self.account.problem() or self._parts.scratch.fault
+            problem = self.account.problem() or self._parts.scratch.problem
         except AgentNotFound as missing:
             agent, problem = {"kind": None, "path": None, "version": None}, missing
         is_starting = not problem and self.account.is_starting

@@ -119,11 +119,11 @@ class RecentFailures:
         self._trials: _Newest[_Trial] = _Newest()
 
     def attempt(self, request: TurnRequest) -> _Attempt:
-        """Within it an agent answers `request`; entering raises what is known to come of that."""
+        """A context in which an agent answers `request`. Entering it raises a known failure."""
         return _Attempt(self, request)
 
     async def check(self, request: TurnRequest) -> _Trial | None:
-        """Raises what is remembered; what this attempt tries for others, if it repeats anything."""
+        """Raises a known failure. Returns the trial of this attempt if it repeats one."""
         if not self._refusals and not self._conversations:
             return None
         conversation = _conversation(request)
@@ -139,14 +139,14 @@ class RecentFailures:
     def failed(
         self, request: TurnRequest, error: GatewayError, trial: _Trial | None
     ) -> GatewayError:
-        """Remembers it; what the client is told instead."""
-        # Without its traceback, which would keep the whole conversation.
-        now, kept = monotonic(), copy(error)
+        """Store the failure. Returns the error that the client gets."""
+        # The copy has no traceback, which would hold the whole conversation.
+        now, stored = monotonic(), copy(error)
         if isinstance(error, Unavailable) and not isinstance(error, _NOT_OF_AN_AGENT):
             if trial is not None:
                 trial.code, trial.failed_at = error.code, now
-            streak = self._conversations.renewed(_conversation(request), _Streak(kept, now))
-            streak.add(kept, now)
+            streak = self._conversations.renewed(_conversation(request), _Streak(stored, now))
+            streak.add(stored, now)
             return _final(streak) if streak.times >= FINAL_AT else error
         if (scope := _refused(error, request)) is not None:
             lasts = SIGN_IN_REFUSAL_LASTS if scope == _ACCOUNT else REFUSAL_LASTS
@@ -184,7 +184,7 @@ def _raise_final(failing: _Streak, trial: _Trial) -> None:
 class _Attempt:
     def __init__(self, failures: RecentFailures, request: TurnRequest) -> None:
         self._failures = failures
-        self._ask = request
+        self._request = request
         self._trial: _Trial | None = None
         self._ended = asyncio.Event()
 
@@ -211,7 +211,7 @@ class _Attempt:
 
 
 def _refused(error: GatewayError, request: TurnRequest) -> Hashable | None:
-    """For whom Cursor will say no again; None if it may say yes."""
+    """The requests that Cursor will refuse again; None if it may accept the same request."""
     if isinstance(error, _OF_THE_SIGN_IN):
         return _ACCOUNT
     if isinstance(error, _OF_A_MODEL):

@@ -102,7 +102,7 @@ class Turn:
     ) -> None:
         self._rules = TurnRules(conversation, max_repeat, new_id, show_activity)
         self._meter = UsageMeter()
-        self._retry = SecondAsk(conversation)
+        self._retry = Retry(conversation)
         self._seams = Seams()
         self._limits = self._rules.new_limits()
         self._bridged_guard = LoopGuard(max_repeat)
@@ -237,8 +237,8 @@ class Turn:
         if self._rules.conversation.output or self._unmade or waits_for_call:
             self._run.held_text.append(text)
         else:
-            self._retry.told(text)
-            self._seams.told()
+            self._retry.sent(text)
+            self._seams.sent()
             self._out.append(TextDelta(text))
 
     # Calls

@@ -10,7 +10,7 @@ from typing import Any
 from cursor_gateway.core.burst import Burst
 from cursor_gateway.core.conversation import Conversation, ToolCall, ToolResult, ToolSpec
 from cursor_gateway.core.events import AgentEvent, Usage
-from cursor_gateway.core.limits import TextCut
+from cursor_gateway.core.limits import OutputLimits
 from cursor_gateway.core.loop_guard import Loop, LoopGuard
 from cursor_gateway.core.tools import fit
 from cursor_gateway.core.written_calls import WrittenCalls
@@ -86,5 +86,5 @@ class TurnRules:
         written = WrittenCalls(self.tools, self.fit, reads_calls=reads_calls)
         return TurnRun(LoopGuard(self.max_repeat), written)
 
-    def new_limits(self) -> TextCut:
-        return TextCut(self.conversation.stop, self.conversation.max_tokens)
+    def new_limits(self) -> OutputLimits:
+        return OutputLimits(self.conversation.stop, self.conversation.max_tokens)

@@ -19,6 +19,7 @@ from typing import Any
 
 from cursor_gateway import __version__, running_gateways
 from cursor_gateway.agents import Agent, chosen
+from cursor_gateway.agents.model_families import MODEL_FAMILIES
 from cursor_gateway.clients.setup import AnyStatus
 from cursor_gateway.core.models import resolve
 from cursor_gateway.doctor.clients import clients

@@ -62,7 +62,7 @@ class Journal:
             except Exception:  # the journal's failure must not spoil the answer
                 log.exception("a request is missing in the journal")
 
-    def _keep(self, record: Record) -> None:
+    def _store(self, record: Record) -> None:
         self._count(record)
         # What may be another thing by the time that it is written.
         now = {"agents": record.processes()} | record.words()
@@ -121,7 +121,7 @@ class Journal:
     def find(self, request_id: str) -> Record | None:
         return next((record for record in self.listed() if record.id == request_id), None)
 
-    def measured(self, others: Mapping[str, Given]) -> str:
+    def metrics_text(self, others: Mapping[str, Given]) -> str:
         """Everything that is counted, as Prometheus reads it."""
         own = {"requests_running": len(self._running), "journal_lost_total": self._file.lost}
         return self._metrics.text({**others, **own})

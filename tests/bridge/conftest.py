@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from cursor_gateway.processes import tree
-from tests.conftest import Client, FakeAgent, Start, environment_of
+from tests.conftest import Client, FakeAgent, Start
+from tests.support.views import health_when
 
 FAKE_SERVER = Path(__file__).parent / "fake_server.py"
 
@@ -41,7 +42,11 @@ class Mcp:
         return [pid for pid in tree.marked("") if self._is_ours(pid)]
 
     def _is_ours(self, pid: int) -> bool:
-        return environment_of(pid).get("FAKE_MCP_HOME") == str(self.home)
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return False
+        return f"FAKE_MCP_HOME={self.home}\0".encode() in environment
 
 
 @pytest.fixture

@@ -14,10 +14,8 @@ import pytest
 
 from cursor_gateway.processes import tree
 from tests.bridge.conftest import Mcp, server_state
-from tests.conftest import FakeAgent, eventually, needs_shortcuts
-from tests.http.test_life import gateway_process, streaming
-
-pytestmark = pytest.mark.processes
+from tests.conftest import FakeAgent, eventually
+from tests.support.programs import gateway_process, streaming
 
 
 async def asked(url: str, path: str) -> Any:
@@ -49,7 +47,6 @@ async def test_servers_and_their_orphans_outlive_the_agents(fake: FakeAgent, mcp
     assert mcp.processes() == []
 
 
-@needs_shortcuts
 async def test_a_stranger_of_an_agent_dies_though_a_server_lives(fake: FakeAgent, mcp: Mcp) -> None:
     mcp.add("good")
     async with gateway_process(fake) as (_, url):
@@ -62,7 +59,7 @@ async def test_a_stranger_of_an_agent_dies_though_a_server_lives(fake: FakeAgent
 
 
 def is_alive(pid: int) -> bool:
-    return tree.is_alive(pid)
+    return not tree._is_dead(pid)
 
 
 @pytest.mark.parametrize("vice", ["deaf", "grandchild", "mute"])

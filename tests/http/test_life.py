@@ -16,19 +16,10 @@ import pytest
 from cursor_gateway import workspaces
 from cursor_gateway.processes import tree
 from cursor_gateway.settings_sources import load
-from tests.conftest import (
-    GUARDIAN,
-    Client,
-    FakeAgent,
-    Start,
-    children_of,
-    command_line,
-    eventually,
-    frames_of,
-    needs_shortcuts,
-)
-
-pytestmark = pytest.mark.processes
+from tests.conftest import Client, FakeAgent, Start, command_line, eventually, frames_of
+from tests.support.machine import is_blocked_on_its_pipe, resident_mb
+from tests.support.programs import gateway_process, streaming
+from tests.support.views import until_the_agent_has_left
 
 AGENTS = {"obedient": "", "deaf": "[[deaf]]", "grandchild": "[[grandchild]][[deaf]]"}
 MOMENTS = {
@@ -170,15 +161,6 @@ async def test_a_scratch_directory_that_was_left_as_it_was_serves_the_next_run(
     assert all(run["files"] == [".cursor"] for run in fake.runs())
 
 
-async def _agent_has_left(client: Client) -> None:
-    """As the gateway knows it, which is later than the operating system does."""
-    while (await client.get("/v1/requests"))[1]["data"][0]["agents"][0]["exit"] is None:
-        await asyncio.sleep(0.01)
-    await eventually(
-        lambda: "ending an agent" not in {task.get_name() for task in asyncio.all_tasks()}
-    )
-
-
 @pytest.mark.parametrize("vice", ["litter", "replace", "open-up"])
 async def test_a_scratch_directory_that_was_changed_serves_nobody(
     start: Start, fake: FakeAgent, vice: str
@@ -298,7 +280,7 @@ async def test_after_sigkill_of_the_gateway_nothing_lives_on(fake: FakeAgent) ->
 
 
 def _is_alive(fake: FakeAgent) -> bool:
-    return tree.is_alive(int((fake.home / "stranger").read_text()))
+    return not tree._is_dead(int((fake.home / "stranger").read_text()))
 
 
 async def test_a_grandchild_without_any_mark_dies_when_the_client_leaves(
@@ -310,7 +292,6 @@ async def test_a_grandchild_without_any_mark_dies_when_the_client_leaves(
     await eventually(lambda: not _is_alive(fake))
 
 
-@needs_shortcuts
 @pytest.mark.parametrize("prompt", ["[[stranger]][[text:one]]", "[[stranger]][[exit:1]]"])
 async def test_a_grandchild_without_any_mark_dies_after_the_end(
     fake: FakeAgent, prompt: str
@@ -328,7 +309,7 @@ NO_NUMBERS = (
 )
 
 
-@needs_shortcuts
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no numbers")
 async def test_where_no_numbers_can_be_written_an_orphan_dies_when_all_agents_are_gone(
     fake: FakeAgent,
 ) -> None:
@@ -389,10 +370,11 @@ async def test_a_tree_of_any_depth_is_ended_when_the_client_leaves(fake: FakeAge
             await anext(frames_of(response))
             await eventually((fake.home / "grown").exists)
             (agent,) = (run["pid"] for run in fake.runs())
-        while tree.is_alive(agent) or fake.processes():
+        while not tree._is_dead(agent) or fake.processes():
             async with session.get(url.removesuffix("/v1") + "/health") as health:
                 assert health.status == 200
-        await eventually(lambda: len(children_of(process.pid)) == 1, "only the guardian")
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        await eventually(lambda: len(children.read_text().split()) == 1, "only the guardian")
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
@@ -412,7 +394,6 @@ async def test_a_tree_of_any_depth_ends_with_the_gateway(
         assert fake.processes() == []
 
 
-@needs_shortcuts
 async def test_a_daemon_that_dropped_all_it_was_given_dies_with_a_killed_gateway(
     fake: FakeAgent,
 ) -> None:
@@ -424,10 +405,9 @@ async def test_a_daemon_that_dropped_all_it_was_given_dies_with_a_killed_gateway
         daemon = await eventually(lambda: _adopted_daemon(fake, process.pid))
         process.kill()
         await process.wait()
-        await eventually(lambda: not tree.is_alive(daemon))
+        await eventually(lambda: tree._is_dead(daemon))
 
 
-@needs_shortcuts
 async def test_a_daemon_that_dropped_all_it_was_given_dies_with_its_own_request(
     fake: FakeAgent,
 ) -> None:
@@ -439,14 +419,14 @@ async def test_a_daemon_that_dropped_all_it_was_given_dies_with_its_own_request(
         async with streaming(url, "[[tree:daemon]][[text:one]][[hang]]") as response:
             await anext(frames_of(response))
             daemon = await eventually(lambda: _adopted_daemon(fake, process.pid))
-        await eventually(lambda: not tree.is_alive(daemon))
+        await eventually(lambda: tree._is_dead(daemon))
 
 
 def _adopted_daemon(fake: FakeAgent, parent: int) -> int | None:
     """Its number, once the gateway is its parent."""
     note = fake.home / "daemon"
     pid = int(note.read_text()) if note.exists() else 0
-    return pid if pid in children_of(parent) else None
+    return pid if pid in tree._children(parent) else None
 
 
 async def test_a_guardian_that_dies_is_replaced(fake: FakeAgent) -> None:
@@ -476,16 +456,19 @@ async def test_a_gateway_whose_guardian_is_dead_ends_as_any(fake: FakeAgent) -> 
 
 
 def _guardian_of(pid: int) -> int | None:
-    children = children_of(pid)
-    return next((child for child in children if GUARDIAN in command_line(child)), None)
+    children = tree._children(pid)
+    return next(
+        (child for child in children if os.fsencode(tree.__file__) in command_line(child)), None
+    )
 
 
 async def test_an_orphan_that_was_ended_does_not_stay_as_a_zombie(fake: FakeAgent) -> None:
     async with gateway_process(fake) as (process, url):
-        await eventually(lambda: len(children_of(process.pid)) == 1, "only the guardian")
+        listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        await eventually(lambda: len(listing.read_text().split()) == 1, "only the guardian")
         async with streaming(url, "[[stranger]][[exit:1]]") as response:
             await response.read()
-        await eventually(lambda: len(children_of(process.pid)) == 1, "a zombie is left")
+        await eventually(lambda: len(listing.read_text().split()) == 1, "a zombie is left")
 
 
 async def test_result_ends_the_answer_even_without_its_newline(

@@ -12,24 +12,7 @@ import pytest
 
 from tests.conftest import FakeAgent, Start, eventually
 from tests.http.dialogue import Dialogue
-
-pytestmark = pytest.mark.processes
-
-
-async def warm(client: Client) -> dict[str, Any]:
-    return dict((await client.get("/health"))[1]["warm"])
-
-
-async def spare(client: Client, fake: FakeAgent) -> int:
-    """The process of the one spare, once it is ready and whoever answered last is gone."""
-    while (await warm(client))["spares"] != 1:
-        await asyncio.sleep(0.01)
-    (pid,) = await eventually(lambda: one_of(fake.processes()))
-    return int(pid)
-
-
-def one_of(found: list[int]) -> list[int]:
-    return found if len(found) == 1 else []
+from tests.support.views import spare, warm
 
 
 async def test_the_next_request_of_a_kind_is_answered_by_a_spare(
