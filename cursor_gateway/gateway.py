@@ -14,6 +14,7 @@ from typing import Any
 from cursor_gateway import __version__
 from cursor_gateway.agents import Chat, Run, RunSpec, StartOver
 from cursor_gateway.background import in_background
+from cursor_gateway.core.bridged_calls import BridgedCalls
 from cursor_gateway.core.call_ids import CallIds
 from cursor_gateway.core.conversation import Conversation, ToolCall, ToolResult
 from cursor_gateway.core.events import AnswerEvent

@@ -66,6 +66,7 @@ from cursor_gateway.core.instructions import (
 from cursor_gateway.core.json_text import to_json
 from cursor_gateway.core.limits import CutReason
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
+from cursor_gateway.core.retry import Retry
 from cursor_gateway.core.seams import Seams
 from cursor_gateway.core.tool_text import Imagined, Said
 from cursor_gateway.core.tools import find

@@ -20,6 +20,7 @@ from cursor_gateway.processes.child import Child, Command
 from cursor_gateway.processes.children import Children
 from cursor_gateway.scratch import Scratch
 from tests.conftest import children_of, command_line, eventually
+from tests.fakes import trees
 
 pytestmark = pytest.mark.processes
 

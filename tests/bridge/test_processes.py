@@ -59,7 +59,7 @@ async def test_a_stranger_of_an_agent_dies_though_a_server_lives(fake: FakeAgent
 
 
 def is_alive(pid: int) -> bool:
-    return not tree._is_dead(pid)
+    return tree.is_alive(pid)
 
 
 @pytest.mark.parametrize("vice", ["deaf", "grandchild", "mute"])

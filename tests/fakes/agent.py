@@ -51,6 +51,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from cursor_gateway.agents.demo import program as demo
+from tests.fakes import VERSION, permissions, traces, trees
 
 if TYPE_CHECKING:
     from tests.fakes.mcp import McpClient

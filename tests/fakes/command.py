@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import sys
 
-from cursor_gateway.agents import demo
+from cursor_gateway.agents.demo import program as demo
 from tests.fakes import VERSION
 
 ACCOUNT = "dev@example.com"

@@ -16,7 +16,15 @@ import pytest
 from cursor_gateway import workspaces
 from cursor_gateway.processes import tree
 from cursor_gateway.settings_sources import load
-from tests.conftest import Client, FakeAgent, Start, command_line, eventually, frames_of
+from tests.conftest import (
+    Client,
+    FakeAgent,
+    Start,
+    children_of,
+    command_line,
+    eventually,
+    frames_of,
+)
 from tests.support.machine import is_blocked_on_its_pipe, resident_mb
 from tests.support.programs import gateway_process, streaming
 from tests.support.views import until_the_agent_has_left
@@ -280,7 +288,7 @@ async def test_after_sigkill_of_the_gateway_nothing_lives_on(fake: FakeAgent) ->
 
 
 def _is_alive(fake: FakeAgent) -> bool:
-    return not tree._is_dead(int((fake.home / "stranger").read_text()))
+    return tree.is_alive(int((fake.home / "stranger").read_text()))
 
 
 async def test_a_grandchild_without_any_mark_dies_when_the_client_leaves(
@@ -370,7 +378,7 @@ async def test_a_tree_of_any_depth_is_ended_when_the_client_leaves(fake: FakeAge
             await anext(frames_of(response))
             await eventually((fake.home / "grown").exists)
             (agent,) = (run["pid"] for run in fake.runs())
-        while not tree._is_dead(agent) or fake.processes():
+        while tree.is_alive(agent) or fake.processes():
             async with session.get(url.removesuffix("/v1") + "/health") as health:
                 assert health.status == 200
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -405,7 +413,7 @@ async def test_a_daemon_that_dropped_all_it_was_given_dies_with_a_killed_gateway
         daemon = await eventually(lambda: _adopted_daemon(fake, process.pid))
         process.kill()
         await process.wait()
-        await eventually(lambda: tree._is_dead(daemon))
+        await eventually(lambda: not tree.is_alive(daemon))
 
 
 async def test_a_daemon_that_dropped_all_it_was_given_dies_with_its_own_request(
@@ -419,14 +427,14 @@ async def test_a_daemon_that_dropped_all_it_was_given_dies_with_its_own_request(
         async with streaming(url, "[[tree:daemon]][[text:one]][[hang]]") as response:
             await anext(frames_of(response))
             daemon = await eventually(lambda: _adopted_daemon(fake, process.pid))
-        await eventually(lambda: tree._is_dead(daemon))
+        await eventually(lambda: not tree.is_alive(daemon))
 
 
 def _adopted_daemon(fake: FakeAgent, parent: int) -> int | None:
     """Its number, once the gateway is its parent."""
     note = fake.home / "daemon"
     pid = int(note.read_text()) if note.exists() else 0
-    return pid if pid in tree._children(parent) else None
+    return pid if pid in children_of(parent) else None
 
 
 async def test_a_guardian_that_dies_is_replaced(fake: FakeAgent) -> None:
@@ -456,7 +464,7 @@ async def test_a_gateway_whose_guardian_is_dead_ends_as_any(fake: FakeAgent) -> 
 
 
 def _guardian_of(pid: int) -> int | None:
-    children = tree._children(pid)
+    children = children_of(pid)
     return next(
         (child for child in children if os.fsencode(tree.__file__) in command_line(child)), None
     )
