@@ -72,7 +72,7 @@ class Settings:
     max_body_mb: int = setting(
         64,
         "CURSOR_GATEWAY_MAX_BODY_MB",
-        "Largest request body, in megabytes; all at once may have four times as much.",
+        "Largest request body, in megabytes. All bodies together may take four times as much.",
         _MEGABYTES,
     )
     agent: str = setting(
@@ -95,13 +95,13 @@ class Settings:
     demo: str = setting(
         "off",
         "CURSOR_GATEWAY_DEMO",
-        "Answer from the built-in demo agent: `on`, or `if-missing` without a `cursor-agent`.",
+        "Answer from the built-in demo agent: `on`, or `if-missing` (no `cursor-agent` found).",
         choices=("off", "on", "if-missing"),
     )
     agent_mode: str = setting(
         "ask",
         "CURSOR_GATEWAY_AGENT_MODE",
-        "In a `workspace`, with `ask` the agent reads; with `agent` it may edit files there, too.",
+        "In a `workspace`: with `ask` the agent only reads, with `agent` it may also edit files.",
         choices=("ask", "agent"),
     )
     workspace: str = setting(
@@ -124,8 +124,8 @@ class Settings:
     transcripts: str = setting(
         "remove",
         "CURSOR_GATEWAY_TRANSCRIPTS",
-        "What becomes of the transcripts that Cursor's CLI keeps on disk of our runs: `remove`, "
-        "or `keep`.",
+        "What the gateway does with the transcripts that Cursor's CLI writes to disk: `remove` or "
+        "`keep`.",
         choices=("remove", "keep"),
     )
     aliases: Mapping[str, str] = setting(
@@ -213,13 +213,15 @@ class Settings:
     max_prompt_mb: int = setting(
         32,
         "CURSOR_GATEWAY_MAX_PROMPT_MB",
-        "Longest conversation, as the agent reads it, in megabytes; more is refused, never cut.",
+        "Longest conversation, as the agent reads it, in megabytes. The gateway refuses a longer "
+        "one and never cuts it.",
         _MEGABYTES,
     )
     kept_responses_mb: int = setting(
         64,
         "CURSOR_GATEWAY_KEPT_RESPONSES_MB",
-        "Megabytes of finished Responses kept in memory, for `previous_response_id`; 0 keeps none.",
+        "Megabytes of finished Responses that stay in memory for `previous_response_id`; 0 stores "
+        "none.",
         _MEGABYTES_OR_NONE,
     )
     tool_loop_max_repeat: int = setting(
@@ -231,8 +233,8 @@ class Settings:
     tool_channel: str = setting(
         "auto",
         "CURSOR_GATEWAY_TOOL_CHANNEL",
-        "How the model calls the client's tools: `relay` (over MCP, the agent waits for the "
-        "result), `text` (in its answer), or `auto`: the relay where the agent uses it.",
+        "How the model calls the client's tools: `relay` (over MCP; the agent waits for the "
+        "result), `text` (in its answer), or `auto` (the relay if the agent uses it).",
         choices=("auto", "relay", "text"),
     )
     relay_hold: float = setting(
@@ -299,7 +301,7 @@ class Settings:
     journal_mb: int = setting(
         50,
         "CURSOR_GATEWAY_JOURNAL_MB",
-        "Megabytes that the journal of requests may take on disk, in all; 0 writes none.",
+        "Megabytes that the journal of requests may take on disk in total; 0 writes no journal.",
         _MEGABYTES_OR_NONE,
     )
     record_prompts: bool = setting(

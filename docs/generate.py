@@ -43,7 +43,7 @@ def _setting_section(spec: Setting) -> str:
     if spec.choices:
         facts.append(f"- one of: {', '.join(f'`{choice}`' for choice in spec.choices)}")
     if spec.reloads:
-        facts.append("- taken over on SIGHUP")
+        facts.append("- reloaded on SIGHUP")
     return f"## {spec.name}\n\n{spec.help}\n\n" + "\n".join(facts)
 
 

@@ -127,7 +127,7 @@ async def _examined(
 
 
 def _store(agent: Agent, version: str, found: Found) -> None:
-    """The next `doctor` knows of it, and whoever asks what this version can do."""
+    """Stores the results for the next `doctor`, which says what this version can do."""
     from datetime import UTC, datetime
 
     findings = [
@@ -139,7 +139,7 @@ def _store(agent: Agent, version: str, found: Found) -> None:
     try:
         agent.store_probes(version, at, findings)
     except OSError as error:
-        say(f"The results are not kept: {error.filename}: {error.strerror}", err=True)
+        say(f"The results cannot be stored: {error.filename}: {error.strerror}", err=True)
 
 
 def _print(name: str, findings: Sequence[Finding]) -> None:

@@ -260,7 +260,9 @@ def models(as_json: bool, config_file: Path | None, **flags: Any) -> None:
 @json_option
 @config_option
 def status(as_json: bool, config_file: Path | None, **flags: Any) -> None:
-    """Show the agent, the sign-in and which of Cursor's files exist. Exit code 1 if signed out."""
+    """Show the agent, the sign-in and which of Cursor's files exist. The exit code is 1 if nobody
+    is signed in.
+    """
     from cursor_gateway.agents import chosen
 
     settings = load(flags, os.environ, config_file).settings

@@ -291,7 +291,12 @@ CHECKS: tuple[Row[DoctorContext], ...] = (
         mcp_servers,
         ("scratch",),
     ),
-    Row("strays", "strays of an earlier gateway", "They use memory, and your account.", strays),
+    Row(
+        "strays",
+        "leftover processes of an earlier gateway",
+        "They use memory, and your account.",
+        strays,
+    ),
     Row("clients", "the clients' configurations", "It does not reach the gateway.", clients),
 )
 
