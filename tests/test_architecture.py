@@ -36,14 +36,17 @@ ORDER = [unit for layer in LAYERS for unit in layer]
 
 
 def imports(path: Path) -> set[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return {name for node in nodes for name in names_in(node)}
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """What an import brings, if this is one."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return set()
 
 
 @pytest.mark.parametrize("path", PURE, ids=lambda path: path.stem)
@@ -79,6 +82,60 @@ def test_imports_go_one_way(path: Path) -> None:
 def test_every_folder_states_its_law_or_axis(path: Path) -> None:
     words = ast.get_docstring(ast.parse(path.read_text()))
     assert words and (path.parent == PACKAGE or words.startswith(("Law: ", "Axis: "))), words
+
+
+# Inside `core/` a module uses those of later rows only: the turn is at the top.
+CORE = (
+    ("turn",),
+    ("turn_run",),
+    ("burst", "history", "instructions", "relayed_calls", "usage_meter"),
+    ("events", "prompt", "written_calls"),
+    ("bridged_calls", "client_habits", "loop_guard", "relayed_tools", "retry"),
+    ("structured", "tool_text", "tools"),
+    ("call_block", "conversation"),
+    ("json_schema",),
+    ("call_ids", "json_text", "limits", "line_buffer", "models", "seams", "text_lines", "visible"),
+)
+
+
+def test_inside_the_core_imports_go_from_the_turn_to_the_conversation() -> None:
+    row_of = {name: row for row, names in enumerate(CORE) for name in names}
+    modules = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] == "core"]
+    parts = {path: path.relative_to(PACKAGE).parts[1].removesuffix(".py") for path in modules}
+    assert set(parts.values()) - {"__init__"} == set(row_of)
+    for path, own in parts.items():
+        used = {name.split(".")[2] for name in imports(path) if name.startswith(CORE_PREFIX)}
+        for name in used & row_of.keys() - {own}:
+            assert row_of[name] > row_of[own], f"{own} imports {name}"
+
+
+CORE_PREFIX = "cursor_gateway.core."
+
+
+def test_inside_agents_the_seam_knows_no_agent_and_only_the_demo_knows_another() -> None:
+    for path in MODULES:
+        unit, *rest = path.relative_to(PACKAGE).parts
+        if unit != "agents":
+            continue
+        folder = rest[0].removesuffix(".py")
+        top = {
+            name.split(".")[2]
+            for node in ast.parse(path.read_text()).body
+            for name in names_in(node)
+            if name.startswith("cursor_gateway.agents.")
+        }
+        known = {"__init__": set(), "model_families": set(), "cursor": {"cursor"}}
+        assert top & {"cursor", "demo"} <= known.get(folder, {"cursor", "demo"}), path
+
+
+VENDORS = re.compile(
+    r"cursor(?![_-]gateway)|claude|openai|anthropic|opencode|codex|droid", re.IGNORECASE
+)
+
+
+def test_the_core_names_no_vendor() -> None:
+    for path in (PACKAGE / "core").rglob("*.py"):
+        assert not VENDORS.findall(path.read_text()), path
 
 
 def test_dialects_are_known_at_the_edge_only() -> None:

@@ -121,7 +121,7 @@ class ChatEncoder:
                 self._call(event, frames)
             elif isinstance(event, AgentCall):
                 frames.append(b": the agent uses a tool of its own\n\n")
-            elif isinstance(event, Finished):
+            else:
                 self._finish(event, frames)
         return b"".join(frames)
 
