@@ -106,11 +106,11 @@ def test_status_for_scripts_is_json_without_an_agent_too(fake: FakeAgent) -> Non
     assert state["error"]["code"] == "agent_not_found" and "Error: " in done.stderr
 
 
-def test_what_is_said_of_an_agent_elsewhere_is_not_about_this_machine(fake: FakeAgent) -> None:
+def test_what_is_said_of_a_remote_agent_is_not_about_this_machine(fake: FakeAgent) -> None:
     fake.env["CURSOR_GATEWAY_AGENT_COMMAND"] = "env cursor-agent"
     done = run(fake, "status")
     assert done.returncode == 0 and "cli-config.json" not in done.stdout
-    assert "files of an agent elsewhere" in run(fake, "doctor").stdout
+    assert "files of a remote agent" in run(fake, "doctor").stdout
     fake.env["CURSOR_GATEWAY_AGENT_COMMAND"] = "nosuch box cursor-agent"
     done = run(fake, "status")
     assert done.returncode == 1 and "`agent_command`" in done.stderr

@@ -1,4 +1,4 @@
-"""`cursor-gateway doctor`: faults are planted, found, and mended by the command that it prints."""
+"""`cursor-gateway doctor`: problems are planted, found, and fixed by the command that it prints."""
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ def program(fake: FakeAgent, name: str, script: str) -> None:
     path = bin_folder(fake) / name
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
+
+
+def delay(fake: FakeAgent, question: str) -> None:
+    """Let the agent take a second for this one."""
+    first, rest = (bin_folder(fake) / "cursor-agent").read_text().split("\n", 1)
+    (bin_folder(fake) / "cursor-agent").write_text(
+        f'{first}\ntest "$1" = {question} && sleep 1\n{rest}'
+    )
 
 
 def free_port() -> int:
@@ -226,8 +234,7 @@ def state_is_a_file(fake: FakeAgent) -> None:
 
 def slow_status(fake: FakeAgent) -> None:
     """As slow as a cold disk: too slow for the first setting, not for the one that is printed."""
-    real = (bin_folder(fake) / "cursor-agent").read_text().splitlines()[1]
-    program(fake, "cursor-agent", f'test "$1" = status && sleep 1; {real}')
+    delay(fake, "status")
     fake.env["CURSOR_ACP_AUTH_CHECK_TIMEOUT"] = "500"
 
 
@@ -416,15 +423,14 @@ def test_people_read_what_why_and_how(fake: FakeAgent) -> None:
     at = lines.index("problem sign-in       nobody is signed in")
     assert lines[at + 1] == "Cursor answers nobody who is not signed in."
     assert lines[at + 2] == "$ cursor-gateway login"
-    assert "skipped models        not looked at before `sign-in` is mended" in lines
+    assert "skipped models        not looked at before `sign-in` is fixed" in lines
     assert lines[-1] == "1 problem."
     assert done.stderr == ""
 
 
 def test_a_terminal_shows_what_is_looked_at(fake: FakeAgent) -> None:
     # Long enough to be in some picture of the terminal, of which there are ten in a second.
-    real = (bin_folder(fake) / "cursor-agent").read_text().splitlines()[1]
-    program(fake, "cursor-agent", f'test "$1" = models && sleep 1; {real}')
+    delay(fake, "models")
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "cursor_gateway", "doctor"],

@@ -131,7 +131,7 @@ def test_a_cli_without_mcp_is_found_and_the_tools_go_by_text(fake: FakeAgent) ->
     faults, report = examined(fake, *QUICK)
     assert list(faults) == ["live-relay"]
     assert "did not fetch the relay's tools" in faults["live-relay"]["what"]
-    assert told(report)["live-held"] == "not looked at before `live-relay` is mended"
+    assert told(report)["live-held"] == "not looked at before `live-relay` is fixed"
     assert read_facts(state(fake) / "versions", "2026.09.18-fake").fetches_relay_tools is False
     faults, report = examined_after(fake, faults["live-relay"]["fix"], words=" ".join(QUICK))
     assert faults == {}

@@ -55,7 +55,7 @@ async def _receive(child: Child, arriving: Arriving, state: TransportState) -> N
     buffer, size = LineBuffer(), meter(LINES)
     async with arriving:
         try:
-            while data := await child.read():
+            while isinstance(data := await child.read(), bytes):
                 size.feed(data)
                 await _pass_on(buffer.feed(data), arriving, state)
         except MessageTooLarge as error:

@@ -25,7 +25,9 @@ import subprocess
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Final
 
 from psutil import Process
 
@@ -49,6 +51,19 @@ Environment = Mapping[bytes, bytes]
 
 def encoded(env: Mapping[str, str]) -> Environment:
     return {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+
+
+class NoOutput(Enum):
+    """Why a read of a child's output brings none."""
+
+    # Its output is over: the pipe is closed, or the process has exited and the pipe is empty.
+    ENDED = "ended"
+    # Somebody called `Child.wake`.
+    WOKEN = "woken"
+
+
+ENDED: Final = NoOutput.ENDED
+WOKEN: Final = NoOutput.WOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +204,14 @@ class Child:
             rest = self._write(rest)
         return rest is not None and not rest
 
-    async def read(self, until: float = math.inf) -> bytes | None:
-        """What it wrote to stdout since the last call; empty once it ended, None after `wake`.
-        Raises TimeoutError when there is nothing `until` then, by the event loop's clock."""
+    async def read(self, until: float = math.inf) -> bytes | NoOutput:
+        """What it wrote to stdout since the last call. Raises TimeoutError when there is nothing
+        `until` then, by the event loop's clock."""
         while (data := self.read_now()) is None:
             # This comes after the read: what it wrote before it was woken comes first.
             if self._woken:
                 self._woken = False
-                return None
+                return WOKEN
             if until <= self._loop.time():
                 raise TimeoutError
             ready: asyncio.Future[None] = self._loop.create_future()
@@ -207,13 +222,13 @@ class Child:
                 self._loop.remove_reader(self._stdout_fd)
         return data
 
-    def read_now(self) -> bytes | None:
+    def read_now(self) -> bytes | NoOutput | None:
         """As `read`, without waiting: None while there is nothing."""
         over = self._exited.done()
         try:
-            return os.read(self._stdout_fd, READ_BYTES)
+            return os.read(self._stdout_fd, READ_BYTES) or ENDED
         except BlockingIOError:
-            return b"" if over else None
+            return ENDED if over else None
 
     def wake(self) -> None:
         """Let whoever reads, now or next, look at something else that has happened."""

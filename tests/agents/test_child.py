@@ -46,9 +46,15 @@ def python(children: Children, program: str, prompt: bytes | None = None) -> Chi
     return children.spawn(Command(command, os.environb, children.scratch, prompt))
 
 
+async def output(child: Child) -> bytes:
+    data = await child.read()
+    assert isinstance(data, bytes)
+    return data
+
+
 async def read_all(child: Child) -> bytes:
     read = b""
-    while data := await child.read():
+    while isinstance(data := await child.read(), bytes):
         read += data
     return read
 
@@ -151,7 +157,7 @@ async def test_a_whole_family_in_sessions_of_their_own_is_ended(children: Childr
     child = children.spawn(Command(argv, os.environb, children.scratch))
     seen = b""
     while seen.count(b"up") < 4:
-        seen += await child.read() or b""
+        seen += await output(child)
     await eventually(lambda: len(tree.marked(child.mark)) == 3)
     await child.stop()
     assert tree.marked(child.mark) == []
@@ -177,7 +183,7 @@ async def test_a_group_is_ended_though_nothing_can_be_looked_at(children: Childr
     )
     told = b""
     while told.count(b"\n") < 2:
-        told += await child.read() or b""
+        told += await output(child)
     family = list(map(int, told.split()))
     with no_more_descriptors():
         await child.stop(grace=0.0)

@@ -303,7 +303,7 @@ async def test_the_config_race_costs_nobody_an_answer(client: Client, fake: Fake
 async def test_a_race_that_never_ends_is_a_failure(
     client: Client, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.agents.cursor.run.START_SPACING", 0.01)
+    monkeypatch.setattr("cursor_gateway.agents.cursor.starts.START_SPACING", 0.01)
     fake.put("config-race", "99")
     status, error = await client.error("hi")
     assert (status, error["code"]) == (502, "agent_failed")

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from cursor_gateway import workspaces
-from cursor_gateway.processes import tree
+from cursor_gateway.processes import guardian, tree
 from cursor_gateway.settings_sources import load
 from tests.conftest import (
     Client,
@@ -466,7 +466,7 @@ async def test_a_gateway_whose_guardian_is_dead_ends_as_any(fake: FakeAgent) -> 
 def _guardian_of(pid: int) -> int | None:
     children = children_of(pid)
     return next(
-        (child for child in children if os.fsencode(tree.__file__) in command_line(child)), None
+        (child for child in children if os.fsencode(guardian.PROGRAM) in command_line(child)), None
     )
 
 

@@ -46,7 +46,7 @@ from cursor_gateway.errors import (
     GatewayError,
     OutOfResources,
 )
-from cursor_gateway.processes.child import Child
+from cursor_gateway.processes.child import ENDED, WOKEN, Child, NoOutput
 from cursor_gateway.processes.children import Children
 from cursor_gateway.processes.resources import EXHAUSTED
 from cursor_gateway.relay.session import RelaySession
@@ -198,7 +198,7 @@ class CliRun:
                 continue
             self._unread += self._events(data)
             self._note_first_output(data)
-            if data == b"" and not self._may_pass_on():
+            if data is ENDED and not self._may_pass_on():
                 await self._output_ended(child)
         events, self._unread = self._unread, []
         return events
@@ -217,24 +217,26 @@ class CliRun:
         is_one = self.session is not None and self.session.is_one_by_one
         return 0.0 if is_one else MOMENT
 
-    def _events(self, data: bytes | None) -> list[AgentEvent]:
-        stream = self._attempt.stream
-        if data is None:
-            stream.goes_on()
-            events: list[AgentEvent] = []
-        else:
-            events = stream.feed(data) if data else stream.close()
+    def _events(self, data: bytes | NoOutput) -> list[AgentEvent]:
+        events = self._read_events(data)
         if self.session is None:
             return [self._translated(event) for event in events]
         rest = [left for event in events if (left := noticed(event, self.session)) is not None]
         return [*map(self._translated, rest), *self.session.calls_for_client()]
 
+    def _read_events(self, data: bytes | NoOutput) -> list[AgentEvent]:
+        stream = self._attempt.stream
+        if data is WOKEN:
+            stream.goes_on()
+            return []
+        return stream.close() if data is ENDED else stream.feed(data)
+
     def _translated(self, event: AgentEvent) -> AgentEvent:
         return with_client_call(event, self._tools) if isinstance(event, AgentCall) else event
 
-    def _note_first_output(self, data: bytes | None) -> None:
+    def _note_first_output(self, data: bytes | NoOutput) -> None:
         attempt = self._attempt
-        if attempt.prompted_at is not None and data:
+        if attempt.prompted_at is not None and isinstance(data, bytes):
             self._observer.spoke()
             # A CLI that refuses to begin may say so sooner than others begin.
             if attempt.stream.session_id:

@@ -7,7 +7,7 @@ import math
 
 from cursor_gateway.agents.cursor.stream import AgentStream
 from cursor_gateway.errors import AgentTimedOut
-from cursor_gateway.processes.child import Child
+from cursor_gateway.processes.child import Child, NoOutput
 from cursor_gateway.settings import Settings
 
 # After the turn's closing repetition `result` follows at once. Where a background shell keeps the
@@ -42,9 +42,9 @@ class Timeouts:
 
     async def read(
         self, child: Child, stream: AgentStream, moment: float | None = None
-    ) -> bytes | None:
-        """What the agent writes next; None when something else happened. Raises Silence when there
-        is nothing for a `moment`, if one is named."""
+    ) -> bytes | NoOutput:
+        """What the agent writes next. Raises Silence when there is nothing for a `moment`, if one
+        is named."""
         self._note_end_of_turn(stream)
         now = self._loop.time()
         if now > self._end and not child.exited.done():
@@ -58,7 +58,9 @@ class Timeouts:
         self._heard = True
         return data
 
-    async def _wait(self, child: Child, stream: AgentStream, moment: float | None) -> bytes | None:
+    async def _wait(
+        self, child: Child, stream: AgentStream, moment: float | None
+    ) -> bytes | NoOutput:
         seconds, complaint = self._limit(stream) if moment is None else (moment, "")
         deadline = min(self._loop.time() + seconds, self._result_due)
         if deadline > self._end:
