@@ -50,11 +50,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from cursor_gateway.agents.demo import program as demo
 from tests.fakes import VERSION, permissions, traces, trees
 
 if TYPE_CHECKING:
+    from cursor_gateway.agents.demo import program as demo
     from tests.fakes.mcp import McpClient
+else:
+    # By its path, as the demo agent runs it: all that its package imports would triple the start.
+    sys.path.append(str(Path(__file__).parents[2] / "cursor_gateway" / "agents" / "demo"))
+    import program as demo
 
 HOME = Path(os.environ["FAKE_AGENT_DIR"])
 RECORDINGS = Path(__file__).parent.parent / "recordings"
