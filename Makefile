@@ -114,7 +114,7 @@ SMOKE := tests/test_architecture.py tests/test_settings.py tests/config_files \
 	tests/test_service.py::test_the_unit_and_the_plist_are_these \
 	tests/test_running_gateways.py::test_a_running_gateway_tells_scripts_its_pid_and_port \
 	tests/test_embedding.py::test_a_gateway_runs_inside_the_callers_loop \
-	tests/test_doctor.py::test_secrets_are_not_shown
+	tests/doctor/test_doctor.py::test_secrets_are_not_shown
 quick: $(VENV)/.installed-dev
 	$(PYTEST) $(PURE_TESTS) $(SMOKE)
 

@@ -23,8 +23,6 @@ MAY_SLEEP = {
     "http/test_warm_starts.py": "a warm agent helps after the time of a cold start",
     "test_siege.py": "a gateway stands still for so long",
 }
-# The checks of the doctor are one family of tests in two modules.
-MAY_IMPORT = {("test_doctor_live.py", "tests.test_doctor")}
 CLOCKS = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns", "time_ns"}
 
 
@@ -48,8 +46,7 @@ def imported(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=name_of)
 def test_no_test_module_is_imported_by_another(path: Path) -> None:
     modules = {".".join(each.relative_to(ROOT).with_suffix("").parts) for each in MODULES}
-    allowed = {module for name, module in MAY_IMPORT if name == name_of(path)}
-    assert set(imported(path)) & modules <= allowed
+    assert not set(imported(path)) & modules
 
 
 def is_sleep(node: ast.AST) -> bool:

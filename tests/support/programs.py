@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import functools
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,11 +18,28 @@ from typing import Any
 import aiohttp
 
 from tests.conftest import FakeAgent, eventually
+from tests.support import command_server
+
+
+@functools.cache
+def loaded_command() -> tuple[str, ...]:
+    """What stands for `python -m cursor_gateway` where its start is not what a test is about."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    address = f"{folder}/commands"
+    server = subprocess.Popen(
+        [sys.executable, "-m", command_server.__name__, address],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    atexit.register(server.communicate)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return sys.executable, "-I", "-S", command_server.__file__, address
 
 
 def run(fake: FakeAgent, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "cursor_gateway", *words],
+        [*loaded_command(), *words],
         env=fake.env, input=stdin, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 

@@ -12,9 +12,7 @@ import pytest
 from cursor_gateway.agents.cursor.doctor.probes import table
 from cursor_gateway.agents.cursor.version_facts import read_facts
 from tests.conftest import FakeAgent
-from tests.test_doctor import examined, examined_after, machine
-
-__all__ = ["machine"]
+from tests.doctor.machine import examined, examined_after
 
 QUICK = ("--live", "--hold", "0.2", "--hold", "6")
 
@@ -48,7 +46,7 @@ def state(fake: FakeAgent) -> Path:
     return Path(fake.env["XDG_STATE_HOME"]) / "cursor-gateway"
 
 
-def told(report: dict[str, Any]) -> dict[str, str]:
+def said(report: dict[str, Any]) -> dict[str, str]:
     return {each["check"]: each["what"] for each in report["findings"]}
 
 
@@ -58,16 +56,16 @@ def measured(report: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_good_cli_passes_every_probe_and_the_results_are_kept(fake: FakeAgent) -> None:
     think(fake)
-    faults, report = examined(fake, *QUICK)
-    assert faults == {}
-    said = told(report)
-    assert said["live-relay"] == "a tool was called over the relay, and the result came back"
-    assert said["live-parallel"] == "three calls came at once"
-    assert said["live-held"] == "a call was held for 6 s"
-    assert said["live-resume"] == "a finished chat goes on by `--resume`"
-    assert said["live-deny"] == "a tool of the agent's own was refused"
-    assert said["live-outside"] == "reading was refused"
-    assert said["live-own-server"] == "a call of it was refused"
+    problems, report = examined(fake, *QUICK)
+    assert problems == {}
+    words = said(report)
+    assert words["live-relay"] == "a tool was called over the relay, and the result came back"
+    assert words["live-parallel"] == "three calls came at once"
+    assert words["live-held"] == "a call was held for 6 s"
+    assert words["live-resume"] == "a finished chat goes on by `--resume`"
+    assert words["live-deny"] == "a tool of the agent's own was refused"
+    assert words["live-outside"] == "reading was refused"
+    assert words["live-own-server"] == "a call of it was refused"
     assert measured(report)["boots_before_stdin_ends"] in (True, False)
     folder = state(fake) / "doctor"
     kept = json.loads((folder / "2026.09.18-fake.json").read_text())
@@ -87,55 +85,55 @@ def test_a_good_cli_passes_every_probe_and_the_results_are_kept(fake: FakeAgent)
         calls_at_once=3,
         obeys_deny_list=True,
     )
-    assert told(examined(fake)[1])["probed"].endswith(": all went well")
+    assert said(examined(fake)[1])["probed"].endswith(": all went well")
     fake.put("version", "2026.09.17-other")
-    assert "was not probed" in told(examined(fake)[1])["probed"]
+    assert "was not probed" in said(examined(fake)[1])["probed"]
     assert fake.processes() == []
     # Nor is anything left of what the models were asked.
     assert list(fake.cursor.glob("chats/*")) == list(fake.cursor.glob("projects/*")) == []
 
 
-def test_a_cli_that_gives_up_forgets_and_obeys_nobody_is_found_and_mended(
+def test_a_cli_that_gives_up_forgets_and_obeys_nobody_is_found_and_fixed(
     fake: FakeAgent,
 ) -> None:
     think(fake, red=f"[[patience:3]]{RED}")
     fake.env["CURSOR_GATEWAY_RELAY_HOLD"] = "30"
     fake.put("ignores-deny")
     fake.put("no-resume", "99")
-    faults, _ = examined(fake, *QUICK)
+    problems, _ = examined(fake, *QUICK)
     limits = {"live-deny", "live-outside", "live-own-server"}
-    assert set(faults) == {"live-held", "live-resume", *limits}
-    assert faults["live-held"]["fix"] == "export CURSOR_GATEWAY_RELAY_HOLD=2"
+    assert set(problems) == {"live-held", "live-resume", *limits}
+    assert problems["live-held"]["fix"] == "export CURSOR_GATEWAY_RELAY_HOLD=2"
     facts = read_facts(state(fake) / "versions", "2026.09.18-fake")
     assert (facts.obeys_deny_list, facts.resume_keeps_history) == (False, False)
     assert facts.relay_hold_s == 0.2 and 2 < (facts.relay_gives_up_s or 0) < 6
     old, report = examined(fake)
-    assert "live-held" in told(report)["probed"]
+    assert "live-held" in said(report)["probed"]
     assert "disobey" in old["obedience"]["what"]
-    fixes = [fault["fix"] for fault in faults.values()]
-    faults, report = examined_after(fake, *fixes, words=" ".join(QUICK))
-    assert faults == {}
-    assert "gets a ticket after 2 s" in told(report)["live-held"]
+    fixes = [problem["fix"] for problem in problems.values()]
+    problems, report = examined_after(fake, *fixes, words=" ".join(QUICK))
+    assert problems == {}
+    assert "gets a ticket after 2 s" in said(report)["live-held"]
 
 
 def test_a_cli_that_gives_up_soon_gets_its_tickets_sooner(fake: FakeAgent) -> None:
     think(fake, red=f"[[patience:3]]{RED}")
-    faults, report = examined(fake, "--live", "--hold", "6")
-    assert faults == {}
-    assert "the CLI gave up after 3 s, and gets a ticket after 2." in told(report)["live-held"]
+    problems, report = examined(fake, "--live", "--hold", "6")
+    assert problems == {}
+    assert "the CLI gave up after 3 s, and gets a ticket after 2." in said(report)["live-held"]
 
 
 def test_a_cli_without_mcp_is_found_and_the_tools_go_by_text(fake: FakeAgent) -> None:
     think(fake)
     fake.put("no-mcp")
-    faults, report = examined(fake, *QUICK)
-    assert list(faults) == ["live-relay"]
-    assert "did not fetch the relay's tools" in faults["live-relay"]["what"]
-    assert told(report)["live-held"] == "not looked at before `live-relay` is fixed"
+    problems, report = examined(fake, *QUICK)
+    assert list(problems) == ["live-relay"]
+    assert "did not fetch the relay's tools" in problems["live-relay"]["what"]
+    assert said(report)["live-held"] == "not looked at before `live-relay` is fixed"
     assert read_facts(state(fake) / "versions", "2026.09.18-fake").fetches_relay_tools is False
-    faults, report = examined_after(fake, faults["live-relay"]["fix"], words=" ".join(QUICK))
-    assert faults == {}
-    assert "the relay is not used" in told(report)["live-relay"]
+    problems, report = examined_after(fake, problems["live-relay"]["fix"], words=" ".join(QUICK))
+    assert problems == {}
+    assert "the relay is not used" in said(report)["live-relay"]
 
 
 ONE_BY_ONE = "".join(RED.replace("red", key) for key in ("red", "green", "blue"))
@@ -152,16 +150,16 @@ ONE_BY_ONE = "".join(RED.replace("red", key) for key in ("red", "green", "blue")
         ),
     ],
 )
-def test_what_the_model_does_otherwise_is_told(
+def test_what_the_model_does_otherwise_is_said(
     fake: FakeAgent, habits: dict[str, str], words: dict[str, str]
 ) -> None:
     think(fake, **habits)
     _, report = examined(fake, "--live", "--hold", "0.2")
     for check, expected in words.items():
-        assert expected in told(report)[check]
+        assert expected in said(report)[check]
 
 
-def test_a_cli_that_does_not_wait_for_its_prompt_is_told(fake: FakeAgent) -> None:
+def test_a_cli_that_does_not_wait_for_its_prompt_is_said(fake: FakeAgent) -> None:
     fake.put("no-waiting")
     _, report = examined(fake, "--live", "--hold", "0.2")
     (start,) = (each for each in report["findings"] if each["check"] == "live-start")
@@ -169,11 +167,11 @@ def test_a_cli_that_does_not_wait_for_its_prompt_is_told(fake: FakeAgent) -> Non
     assert start["fix"] == "export CURSOR_GATEWAY_WARM=0"
 
 
-def test_a_model_that_is_not_there_is_told_and_nothing_more_is_tried(fake: FakeAgent) -> None:
+def test_a_model_that_is_not_there_is_said_and_nothing_more_is_tried(fake: FakeAgent) -> None:
     fake.put("habits.json", json.dumps([("one word", "[[play:fail_unknown_model]]")]))
-    faults, _ = examined(fake, "--live", "--model", "gpt-99")
-    assert list(faults) == ["live-answer"]
-    assert faults["live-answer"]["fix"] == "cursor-gateway models"
+    problems, _ = examined(fake, "--live", "--model", "gpt-99")
+    assert list(problems) == ["live-answer"]
+    assert problems["live-answer"]["fix"] == "cursor-gateway models"
     assert len(fake.runs()) == 1
 
 
@@ -189,7 +187,7 @@ def test_an_agent_that_calls_servers_that_nobody_has_denied_is_found(fake: FakeA
     folder = Path(fake.env["HOME"], ".cursor")
     folder.mkdir()
     (folder / "cli-config.json").write_text(json.dumps({"approvalMode": "unrestricted"}))
-    faults, report = examined(fake, "--live", "--hold", "0.2")
-    assert list(faults) == ["live-own-server"]
-    assert "is not the gateway's" in faults["live-own-server"]["what"]
-    assert "`approvalMode: unrestricted`" in told(report)["approval"]
+    problems, report = examined(fake, "--live", "--hold", "0.2")
+    assert list(problems) == ["live-own-server"]
+    assert "is not the gateway's" in problems["live-own-server"]["what"]
+    assert "`approvalMode: unrestricted`" in said(report)["approval"]
