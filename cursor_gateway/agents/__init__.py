@@ -9,7 +9,6 @@ that calls back over HTTP.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
@@ -17,8 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-# Programs that run once for each answer load this package; it costs them nothing.
 if TYPE_CHECKING:
+    import asyncio
     from pathlib import Path
 
     from cursor_gateway.core.conversation import Conversation, ToolResult, ToolSpec

@@ -37,6 +37,7 @@ It starts for each request, so what few steps need is imported there. Every star
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 else:
     # By its path, as the demo agent runs it: all that its package imports would triple the start.
     sys.path.append(str(Path(__file__).parents[2] / "cursor_gateway" / "agents" / "demo"))
-    import program as demo
+    demo = importlib.import_module("program")
 
 HOME = Path(os.environ["FAKE_AGENT_DIR"])
 RECORDINGS = Path(__file__).parent.parent / "recordings"
