@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve install test test-portable lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test quick test-portable lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
 	@echo "make install   give you the command cursor-gateway, in ~/.local"
 	@echo "make test      run the tests"
+	@echo "make quick     run the pure parts' tests and one of each surface, in half a minute"
 	@echo "make test-portable  run the tests of processes without what only Linux offers, as on macOS"
 	@echo "make check     lint, format, types"
 	@echo "make coverage  branch coverage of the pure parts, which must be whole"
@@ -198,10 +199,10 @@ $(MCP_SERVERS)/.installed: Makefile
 mcp-servers: $(VENV)/.installed-dev $(MCP_SERVERS)/.installed
 	MCP_SERVERS_DIR=$(MCP_SERVERS) $(BIN)/python -m pytest -v tests/bridge/real_servers.py
 
-# Part of `make test` where haproxy is installed; skipped there, and a failure here, where it is not.
+# `.ci/run` has it where haproxy is installed.
 scaling: $(VENV)/.installed-dev
 	@PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || { echo "make scaling needs haproxy (apt install haproxy)"; exit 1; }
-	$(BIN)/python -m pytest -v tests/scaling
+	$(BIN)/python -m pytest -v tests/scaling/behind_haproxy.py
 
 # A driver for the browser and axe-core, a quarter of a gigabyte; the browser itself is the machine's.
 PAGE := .page

@@ -26,10 +26,6 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "haproxy.cfg"
 HAPROXY = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 LOAD = 8
 
-pytestmark = pytest.mark.skipif(
-    HAPROXY is None, reason="haproxy is not installed (apt install haproxy)"
-)
-
 
 @dataclass(slots=True)
 class Node:
