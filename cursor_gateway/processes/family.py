@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 SWEEP_INTERVAL = 0.02
 # So many sweeps in a row may end nobody before we give up.
 SWEEPS = 40
+LOOKS = 3
 # So many processes are looked at without a break, which takes a few milliseconds.
 LOOKS_AT_ONCE = 50
 
@@ -59,7 +60,7 @@ class Family:
         family, ever = known, {process.pid for process in known}
         in_vain, fewest = 0, math.inf
         while in_vain < SWEEPS:
-            found = await self._look_at(self.living(), tree.still_alive(family))
+            found = await self._survivors(family)
             tree.reap(ever - {self._root, *self._others})
             if found == [] and self._exited.done():
                 return
@@ -72,6 +73,16 @@ class Family:
             if self._exited.done():
                 await asyncio.sleep(SWEEP_INTERVAL)
         log.warning("agent %d left processes that SIGKILL does not end", self._root)
+
+    async def _survivors(self, known: list[Process]) -> list[Process] | None:
+        """Who of the family lives; None when looking failed. One look may miss somebody who starts
+        another and ends meanwhile, so several must agree that there is nobody."""
+        found: list[Process] | None = []
+        for _ in range(LOOKS):
+            found = await self._look_at(self.living(), tree.still_alive(known))
+            if found != []:
+                break
+        return found
 
     def _kill(self, family: list[Process]) -> None:
         tree.signal_all((process.pid for process in family), signal.SIGKILL)
