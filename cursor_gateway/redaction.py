@@ -78,6 +78,12 @@ def masked(text: str, secret: str) -> str:
     return text.replace(secret, MASK) if secret else text
 
 
+def masked_address(address: str) -> str:
+    """Enough for its owner to know it, and no more: people show to others what a doctor says."""
+    name, at, domain = address.partition("@")
+    return f"{name[:2]}…{at}{domain}" if at else address
+
+
 def named_secrets(values: Mapping[str, str]) -> Iterator[str]:
     """The values whose names say that they are secret, such as those of variables and headers."""
     for name, value in values.items():

@@ -29,6 +29,7 @@ from cursor_gateway.findings import EDITOR, Check, Finding, Row
 from cursor_gateway.mcp_bridge.bridge import Bridge
 from cursor_gateway.mcp_bridge.config import ConfigWarning
 from cursor_gateway.processes import tree
+from cursor_gateway.redaction import masked_address
 from cursor_gateway.running_gateways import RunningGateway, state_folder
 from cursor_gateway.settings import SettingsError
 from cursor_gateway.settings_sources import config_file, undo_command
@@ -130,13 +131,7 @@ async def sign_in(context: DoctorContext) -> Sequence[Finding]:
     if context.agent.key_variable:
         return [Finding("ok", f"by the key in {context.agent.key_variable}")]
     by = "the token in CURSOR_AUTH_TOKEN" if context.env.get("CURSOR_AUTH_TOKEN") else "the browser"
-    return [Finding("ok", f"as {_masked(found.account) or 'somebody unnamed'}, by {by}")]
-
-
-def _masked(address: str) -> str:
-    """Enough for its owner to know it, and no more: people show to others what a doctor says."""
-    name, at, domain = address.partition("@")
-    return f"{name[:2]}…{at}{domain}" if at else address
+    return [Finding("ok", f"as {masked_address(found.account) or 'somebody unnamed'}, by {by}")]
 
 
 async def models(context: DoctorContext) -> Sequence[Finding]:

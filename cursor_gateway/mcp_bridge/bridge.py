@@ -14,13 +14,13 @@ import orjson
 
 from cursor_gateway.background import in_background
 from cursor_gateway.core.conversation import ToolCall, ToolResult, ToolSpec
-from cursor_gateway.mcp_bridge.config import ConfigWarning, LocalServer, Selection, Server
+from cursor_gateway.mcp_bridge.config import ConfigWarning, Selection
 from cursor_gateway.mcp_bridge.files import read_configuration
 from cursor_gateway.mcp_bridge.names import server_parts, tool_names
 from cursor_gateway.mcp_bridge.results import content_of, failure
 from cursor_gateway.mcp_bridge.server import McpServer
 from cursor_gateway.processes.children import Children
-from cursor_gateway.redaction import OUTGOING, named_secrets, secrets_in_address
+from cursor_gateway.redaction import OUTGOING
 from cursor_gateway.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ class Bridge:
         for warning in configured.warnings:
             log.warning("MCP: %s", warning)
         for config in configured.servers:
-            OUTGOING.learn(_secrets(config))
+            OUTGOING.learn(config.named_secrets)
         wanted = [each for each in configured.servers if self._selection.wants(each.name)]
         parts = server_parts(config.name for config in wanted)
         self._servers = {
@@ -180,12 +180,3 @@ class Bridge:
             if self._selection.allows(server.config.name, tool.name):
                 spec = ToolSpec(names[tool.name], tool.description, tool.schema, True)
                 yield BridgedTool(spec, server, tool.name)
-
-
-def _secrets(config: Server) -> Iterator[str]:
-    """The values of a server's configuration that no log and no error may show."""
-    if isinstance(config, LocalServer):
-        yield from named_secrets(config.environment)
-    else:
-        yield from named_secrets(config.headers)
-        yield from secrets_in_address(config.url)

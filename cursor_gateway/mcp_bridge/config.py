@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from cursor_gateway.config_files import jsonc
+from cursor_gateway.redaction import named_secrets, secrets_in_address
 
 Transport = Literal["auto", "http", "sse"]
 
@@ -54,7 +55,13 @@ class LocalServer:
 
     @property
     def secrets(self) -> tuple[str, ...]:
+        """What no error of this server may show: any value may be one."""
         return tuple(self.environment.values())
+
+    @property
+    def named_secrets(self) -> tuple[str, ...]:
+        """What nothing that the gateway says may show: the values that are called secrets."""
+        return tuple(named_secrets(self.environment))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,10 @@ class RemoteServer:
         # Keys are also part of the address, and of headers after a word such as `Bearer`.
         words = (word for value in self.headers.values() for word in value.split())
         return (*words, *_PARTS_OF_QUERIES.split(self.url)[1:])
+
+    @property
+    def named_secrets(self) -> tuple[str, ...]:
+        return (*named_secrets(self.headers), *secrets_in_address(self.url))
 
 
 Server = LocalServer | RemoteServer

@@ -211,7 +211,7 @@ async def test_a_chat_that_cannot_be_seen_is_not_taken_up(far: Client, there: Ot
     assert "--resume" not in two["argv"]
     assert "[[text:one]]" in two["prompt"]
     _, health = await far.get("/health")
-    assert health["sessions"]["resume"] is False and "elsewhere" in health["sessions"]["reason"]
+    assert health["sessions"]["resume"] is False and "remote" in health["sessions"]["reason"]
 
 
 @pytest.mark.parametrize("vice", ["", "[[deaf]]"])

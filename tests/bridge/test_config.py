@@ -198,6 +198,13 @@ def test_secrets_are_known() -> None:
     assert remote.secrets == ("Bearer", "secret", "key", "abc", "b", "c")
 
 
+def test_what_is_called_a_secret_is_told_from_what_may_be_one() -> None:
+    local = LocalServer("x", "", ("x",), {"API_KEY": "12345678", "DB": "postgres"})
+    assert local.named_secrets == ("12345678", "12345678")
+    remote = RemoteServer("x", "", "http://x/mcp?key=abcdefgh&b=c", {"X-Token": "hgfedcba"})
+    assert set(remote.named_secrets) == {"", "hgfedcba", "abcdefgh"}
+
+
 @pytest.mark.parametrize(
     ("allow", "deny", "server", "tool", "allowed", "wanted"),
     [

@@ -34,7 +34,7 @@ _TELLING_TOKENS = range(1_000, 100_000)
 # Cursor's own prompt, which is read without any history, is most of a short conversation.
 _LEAST_AFTER_TOOLS = 0.5
 _LEAST_AFTER_WORDS = 0.75
-_ELSEWHERE = "the agent is elsewhere (agent_command), where its chats cannot be seen"
+_REMOTE = "the agent is remote (agent_command): its chats cannot be seen from here"
 _SWITCHED_OFF = "session_reuse is off"
 _FORGETS = (
     "this version of the CLI took up a chat without its history; whole conversations are sent"
@@ -145,7 +145,7 @@ class Chats:
         if not self._is_wanted:
             return _SWITCHED_OFF
         if not self._sees_stores:
-            return _ELSEWHERE
+            return _REMOTE
         return _FORGETS if self._known.facts.resume_keeps_history is False else ""
 
     def _look(self, session_id: str, directory: Path) -> StoreState | None:

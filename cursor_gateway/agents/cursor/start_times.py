@@ -1,4 +1,4 @@
-"""StartTimes: whether an agent that was started ahead answers sooner, as far as runs have shown.
+"""StartTimes: whether a warm agent answers sooner, as far as runs have shown.
 
 Nobody documents on which side of its stdin the CLI boots. So each run is timed, from its prompt to
 the line that begins its output, which comes before the model has a say. An agent that was given
@@ -49,7 +49,7 @@ class StartTimes:
 
     @property
     def warm_helps(self) -> bool:
-        """Also where nobody knows: only agents that are started ahead can show it."""
+        """Also where nobody knows: only warm agents can show it."""
         return self._known.facts.boots_before_prompt is not False
 
     @property
@@ -61,7 +61,7 @@ class StartTimes:
 
     def began(self, fed_at: float, born: float | None) -> None:
         """The output of an agent begins now. It got its prompt at `fed_at`, and had been started at
-        `born`, if it was started ahead."""
+        `born`, if it was warm."""
         if self._version and self._version != self._known.version:
             self._forget()
         self._version = self._known.version

@@ -39,9 +39,9 @@ _MAX_BYTES = 64 * 1024
 class VersionFacts:
     """None means that nobody knows yet."""
 
-    # Whether it boots while its stdin is open, so that an agent started ahead saves time.
+    # Whether it boots while its stdin is open, so that a warm agent saves time.
     boots_before_prompt: bool | None = None
-    # From the prompt to its first output: started for it, and started ahead.
+    # From the prompt to its first output: started for it, and warm.
     cold_start_s: float | None = None
     warm_start_s: float | None = None
     # Whether `--resume` brings back what was said, and not only the id.

@@ -66,7 +66,7 @@ CHECKS: tuple[Row[CursorCli], ...] = (
     ),
     Row(
         "warm",
-        "agents that are started ahead",
+        "warm agents, started before anybody asks",
         "They save the time that the CLI takes to boot.",
         warm_starts,
         ("agent-version",),

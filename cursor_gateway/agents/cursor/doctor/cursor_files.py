@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cursor_gateway import foreign_files
+from cursor_gateway.agents.cursor.files import config_folders
 from cursor_gateway.findings import EDITOR, Finding
+from cursor_gateway.foreign_files import home
 
 if TYPE_CHECKING:
     from cursor_gateway.agents.cursor.cli import CursorCli
 
 _MAX_BYTES = 1024 * 1024
+_CLAUDE_CODE_FILES = ("settings.json", "settings.local.json")
 # The CLI writes this file in a moment; one that is older was left by a start that failed.
 TMP_IS_STALE_AFTER = 60.0
 _REMOTE = Finding("ok", "not looked at: the files of a remote agent are remote")
@@ -45,11 +48,8 @@ def _hooks(cli: CursorCli) -> Iterator[Finding]:
 
 def _hook_files(cli: CursorCli) -> list[Path]:
     """Cursor's own, and those of Claude Code, which the CLI runs as well."""
-    home = Path(cli.env.get("HOME", "~")).expanduser()
-    files = cli.files(cli.settings, cli.env)
-    folders = dict.fromkeys([*(file.parent for file in files), home / ".cursor"])
-    of_claude = [home / ".claude" / name for name in ("settings.json", "settings.local.json")]
-    return [*(folder / "hooks.json" for folder in folders), *of_claude]
+    of_claude = (home(cli.env) / ".claude" / name for name in _CLAUDE_CODE_FILES)
+    return [*(folder / "hooks.json" for folder in config_folders(cli.env)), *of_claude]
 
 
 def _events(content: Mapping[str, Any]) -> list[str]:

@@ -64,7 +64,7 @@ async def start_up(cli: CursorCli, model: str) -> Sequence[Finding]:
         warm = spares.state()["first_word_ms"]["spare"]
     if warm is None:
         cli.known.learn(boots_before_prompt=False, cold_start_s=cold / 1000)
-        words = f"`init` after {cold:g} ms; one that was started ahead did not stay"
+        words = f"`init` after {cold:g} ms; a warm one did not stay"
         return [_no_spares(words, {"cold_ms": cold})]
     return [_started(cli, cold, warm)]
 
@@ -72,7 +72,7 @@ async def start_up(cli: CursorCli, model: str) -> Sequence[Finding]:
 def _started(cli: CursorCli, cold: float, warm: float) -> Finding:
     early = boots_before_prompt(cold, warm)
     cli.known.learn(boots_before_prompt=early, cold_start_s=cold / 1000, warm_start_s=warm / 1000)
-    words = f"`init` after {cold:g} ms, after {warm:g} ms where it was started ahead"
+    words = f"`init` after {cold:g} ms, after {warm:g} ms where it was warm"
     measured: dict[str, Any] = {"cold_ms": cold, "spare_ms": warm}
     if early is not None:
         measured["boots_before_stdin_ends"] = early
@@ -83,7 +83,7 @@ def _started(cli: CursorCli, cold: float, warm: float) -> Finding:
 
 
 def _no_spares(words: str, measured: dict[str, Any]) -> Finding:
-    why = "Agents that are started ahead save no time with this version, so none will be."
+    why = "Warm agents save no time with this version, so none are kept."
     return Finding("note", words, why, "export CURSOR_GATEWAY_WARM=0", measured)
 
 
@@ -158,7 +158,7 @@ def table(holds: tuple[float, ...]) -> tuple[Probe, ...]:
     before = "A call is lost when the CLI gives up before it gets a ticket."
     whole = "Else every request sends the whole conversation."
     alone = "The client's tools are the only ones that may act."
-    ahead = "It is what agents that are started ahead save."
+    ahead = "It is what warm agents save."
     private = "A model shall see what the client sends, and nothing else of yours."
     relay = partial(Probe, needs="live-relay", by_relay=True)
     hold = partial(held, holds=holds)
