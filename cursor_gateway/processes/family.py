@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 SWEEP_INTERVAL = 0.02
 # So many sweeps in a row may end nobody before we give up.
 SWEEPS = 40
+# So many looks must agree that nobody is left.
 LOOKS = 3
 # So many processes are looked at without a break, which takes a few milliseconds.
 LOOKS_AT_ONCE = 50

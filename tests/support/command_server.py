@@ -91,16 +91,19 @@ def run() -> NoReturn:
     import atexit
     import runpy
 
-    code: object = 0
+    code = 0
     try:
         runpy.run_module("cursor_gateway", run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        code = end.code
+        # As Python itself does it: words are an error, and are printed.
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     finally:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 0)
+    os._exit(code)
 
 
 def wait_for(command: int, connection: socket.socket) -> NoReturn:
