@@ -55,11 +55,14 @@ hypothesis.settings.load_profile("patient")
 
 async def eventually(check: Callable[[], Any], why: str = "") -> Any:
     """The first true value of `check`, or of what it has to wait for. For what only the operating
-    system or another program can tell."""
+    system or another program can tell. A look at all processes takes its time: the later, the
+    less often."""
     deadline = asyncio.get_running_loop().time() + WAIT_SECONDS
+    pause = 0.01
     while not (value := await said if inspect.isawaitable(said := check()) else said):
         assert asyncio.get_running_loop().time() < deadline, why or "it never happened"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
     return value
 
 

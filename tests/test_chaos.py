@@ -15,6 +15,6 @@ from benchmarks.outside import Home
 async def test_whatever_goes_wrong_what_must_hold_holds(tmp_path: Path, ending: str) -> None:
     home = Home(tmp_path)
     home.install_fake_agent()
-    played = await play(home, random.Random(3), 40, ending)
+    played = await play(home, random.Random(3), 20, ending)
     assert played.violations == []
-    assert sum(played.endings.values()) >= 40
+    assert sum(played.endings.values()) >= 20

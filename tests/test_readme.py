@@ -22,7 +22,7 @@ from cursor_gateway import errors, running_gateways
 from cursor_gateway.clients import CLIENTS
 from tests.conftest import FakeAgent, eventually
 from tests.support.machine import OF_CLIENTS
-from tests.support.programs import gateway_process
+from tests.support.programs import gateway_process, loaded_command
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "docs" / "quick-start.md"]
@@ -61,7 +61,7 @@ def machine(fake: FakeAgent) -> None:
     fake.env["PORT"] = "0"
     path = f"{fake.home.parent / 'bin'}:/usr/bin:/bin"
     fake.env["PATH"] = path
-    put(fake, "cursor-gateway", f'exec "{sys.executable}" -P -m cursor_gateway "$@"')
+    put(fake, "cursor-gateway", f'exec {shlex.join(loaded_command())} "$@"')
 
 
 def put(fake: FakeAgent, name: str, script: str) -> None:
