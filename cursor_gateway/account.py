@@ -1,7 +1,7 @@
 """Account: the sign-in, the models and the agent's version, remembered so that nobody waits.
 
-Each of the three costs a start of the CLI, a second or more. So each is kept, refreshed in the
-background by one start at a time, and an old answer is given while a new one is on its way.
+Each of the three may cost a start of the agent, a second or more. So each is remembered, refreshed
+in the background one at a time, and an old answer is given while a new one is on its way.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MODELS_LAST = 300.0
 MODELS_DOUBTFUL = 30.0
 VERSION_LASTS = 600.0
 # A fresh sign-in shall be noticed within seconds, a lost one within a minute: while there is none
-# the CLI is asked often, else seldom.
+# the agent is asked often, else seldom.
 SIGN_IN_LASTS = 60.0
 NO_SIGN_IN_LASTS = 8.0
 # A request that would be refused asks again, so that it works right after `login`.
@@ -51,7 +51,7 @@ FIRST_CHECK_WAIT = 2.0
 
 
 class CachedValue(Generic[T]):
-    """A value that is slow to get: kept, refreshed by one at a time, old rather than late."""
+    """A value that is slow to get: remembered, refreshed by one at a time, old rather than late."""
 
     def __init__(self, fetch: Callable[[], Awaitable[T]]) -> None:
         self._fetch = fetch
@@ -99,7 +99,7 @@ class CachedValue(Generic[T]):
 
     def refresh(self) -> asyncio.Task[None]:
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = in_background(self._refresh(), "a question to cursor-agent")
+            self._refreshing = in_background(self._refresh(), "a question to the agent")
         return self._refreshing
 
     async def close(self) -> None:
@@ -114,8 +114,8 @@ class CachedValue(Generic[T]):
         except GatewayError as error:
             self._fail(error)
         except Exception as error:
-            # Memory or descriptors may be short for a moment; or it is a fault of our own.
-            words = f"cursor-agent could not be asked: {error}."
+            # Memory or descriptors may be short for a moment; or it is a bug of our own.
+            words = f"The agent could not be asked: {error}."
             if self.error is None or str(self.error) != words:
                 log.exception("%s", words)
             self._fail(AgentFailed(words))
@@ -167,7 +167,7 @@ class Account:
 
     @property
     def name(self) -> str:
-        """Who is signed in, as far as the CLI says."""
+        """Who is signed in, as far as the agent says."""
         return self._sign_in.value.account if self._sign_in.value else ""
 
     @property
@@ -207,12 +207,12 @@ class Account:
         try:
             known = (await self._models.get(MODELS_DOUBTFUL, stale=False)).models
         except (AgentFailed, AgentOutdated, AgentTimedOut, OutOfResources):
-            # There is no list to look in. The CLI itself knows whether it has the model.
+            # There is no list to look in. The agent itself knows whether it has the model.
             return checked(wanted)
         return resolve(wanted, known, self._aliases, MODEL_FAMILIES)
 
     async def require_sign_in(self) -> None:
-        """Refuse at once what the CLI would refuse after a second; when unsure, let it decide."""
+        """Refuse at once what the agent would refuse after a second; when unsure, let it decide."""
         if self._sign_in.value is None or self.authenticated:
             return
         if not (await self.sign_in()).authenticated:
@@ -223,7 +223,7 @@ class Account:
         self._sign_in.refresh()
 
     def trust_sign_in(self) -> None:
-        """A run was answered: whatever `status` says or fails to say, somebody is signed in."""
+        """A run was answered: somebody is signed in, whatever the agent says of it or fails to."""
         if not self.authenticated:
             self._sign_in.learn(SignIn(authenticated=True))
 
@@ -237,8 +237,8 @@ class Account:
     async def _found_sign_in(self) -> SignIn:
         if not self._agent.key_variable:
             return await self._agent.sign_in()
-        # With a key, the CLI's `status` knows only of a browser sign-in; the list of models knows
-        # the truth.
+        # With a key, an agent may know only of a browser sign-in; the list of models knows the
+        # truth.
         try:
             await self._models.get(MODELS_LAST, stale=False)
         except NotAuthenticated:
@@ -250,9 +250,9 @@ class Account:
         if listed.complete:
             return listed
         if self._models.value is not None:
-            log.warning("cursor-agent cut its list of models short; keeping the earlier one")
+            log.warning("the agent cut its list of models short; the earlier one stays")
             return self._models.value
-        log.warning("cursor-agent may have cut its list of models short")
+        log.warning("the agent may have cut its list of models short")
         return listed
 
     async def _watch(self) -> None:
@@ -264,7 +264,7 @@ class Account:
         while True:
             await asyncio.sleep(SIGN_IN_WATCH if self.authenticated else NO_SIGN_IN_LASTS)
             await asyncio.shield(self._sign_in.refresh())
-            # The CLI updates itself, and what is known is known of one version.
+            # An agent may update itself, and what is known is known of one version.
             self._version.refresh_if_older(VERSION_LASTS)
             if self.authenticated and self._models.value is None:
                 await asyncio.shield(self._models.refresh())

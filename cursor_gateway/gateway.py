@@ -279,7 +279,7 @@ class Gateway:
         goes on, or else another one like it."""
         if not self.agent.capabilities.starts_warm:
             return
-        goes_on = request.conversation.tools or request.past_and_news[0]
+        goes_on = request.conversation.tools or request.past_and_new[0]
         chat = chat if chat and goes_on and self.agent.still_has(chat) else None
         empty = replace(request.conversation, messages=())
         spec = RunSpec(empty, request.model, request.directory, request.caller, chat=chat)

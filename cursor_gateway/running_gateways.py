@@ -39,7 +39,7 @@ def state_folder(env: Mapping[str, str]) -> Path:
 
 
 def versions_folder(env: Mapping[str, str]) -> Path:
-    """The folder for what was learnt about each version of the CLI."""
+    """The folder for what was learnt about each version of an agent."""
     return state_folder(env) / "versions"
 
 
@@ -129,9 +129,9 @@ def _is_locked(path: Path) -> bool:
 
 def holder(port: int, env: Mapping[str, str]) -> str:
     """Who listens on `port`, in words; empty if that cannot be found out."""
-    for presence in running(env):
-        if presence.port == port:
-            return f"another cursor-gateway (pid {presence.pid}, {presence.base_url})"
+    for gateway in running(env):
+        if gateway.port == port:
+            return f"another cursor-gateway (pid {gateway.pid}, {gateway.base_url})"
     return _listener(port)
 
 

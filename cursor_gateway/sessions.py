@@ -61,17 +61,17 @@ class TurnRequest:
         return self.scope, tuple(tool.digest for tool in self.conversation.callable_tools)
 
     @cached_property
-    def past_and_news(self) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    def past_and_new(self) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
         """The messages up to the assistant's last turn, and those since; only for comparing."""
         return split(with_calls_from_text(self.conversation.messages))
 
     @cached_property
     def past(self) -> History:
-        return history_of(self.past_and_news[0])
+        return history_of(self.past_and_new[0])
 
     @property
     def whole(self) -> History:
-        return history_of(self.past_and_news[1], self.past)
+        return history_of(self.past_and_new[1], self.past)
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class _Parked:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Stored:
     chat: Chat
     seen: History
     keys: tuple[Hashable, ...]
@@ -103,12 +103,12 @@ class Sessions:
         # By the ids of the calls that each waits for; a run with several calls is here as often.
         self._parked: dict[str, _Parked] = {}
         # The oldest first, which are the first to expire: one timer does for all.
-        self._kept: dict[Hashable, _Kept] = {}
+        self._stored: dict[Hashable, _Stored] = {}
         self._expiry: asyncio.TimerHandle | None = None
 
     @property
     def chats(self) -> int:
-        return len({id(kept) for kept in self._kept.values()})
+        return len({id(stored) for stored in self._stored.values()})
 
     def state(self) -> dict[str, Any]:
         return {
@@ -121,7 +121,7 @@ class Sessions:
     def close(self) -> None:
         for parked in self._runs():
             self._stop(parked)
-        while self._kept:
+        while self._stored:
             self._forget(self._oldest())
         if self._expiry is not None:
             self._expiry.cancel()
@@ -169,11 +169,11 @@ class Sessions:
         return self._stop(oldest)
 
     def continued(self, request: TurnRequest) -> Run | None:
-        """The run that waits for the results that `request` brings, told of them."""
-        past, news = request.past_and_news
+        """The run that waits for the results that `request` brings; it has them now."""
+        past, new_messages = request.past_and_new
         if not past and not self._parked:
             return None
-        results = [part for m in news for part in m.parts if isinstance(part, ToolResult)]
+        results = [part for m in new_messages for part in m.parts if isinstance(part, ToolResult)]
         # Calls without a result, too: their client has moved on.
         asked = [part.id for m in past[-1:] for part in m.parts if isinstance(part, ToolCall)]
         ids = [*asked, *(result.id for result in results)]
@@ -186,7 +186,7 @@ class Sessions:
         parked = next(iter(found.values()))
         reason = "two runs at once"
         if len(found) == 1:
-            reason = self._mismatch(parked, request, results, news)
+            reason = self._mismatch(parked, request, results, new_messages)
         if reason:
             log.info("a waiting run is replaced by a fresh one: %s", reason)
             for each in found.values():
@@ -200,7 +200,7 @@ class Sessions:
         parked: _Parked,
         request: TurnRequest,
         results: Sequence[ToolResult],
-        news: Sequence[Message],
+        new_messages: Sequence[Message],
     ) -> str:
         """Why the run cannot go on with `request`; empty if it does."""
         if parked.scope != request.scope:
@@ -210,11 +210,11 @@ class Sessions:
         brought = {result.id for result in results}
         if not request.past.calls or not brought >= set(request.past.calls):
             return "results are missing"
-        if reminders(news) is None:
+        if reminders(new_messages) is None:
             return "the user said more"
         left_out = parked.calls - set(request.past.calls)
         return parked.run.resume(
-            [*_with_reminders(results, news), *map(_without_result, left_out)],
+            [*_with_reminders(results, new_messages), *map(_without_result, left_out)],
             request.conversation.callable_tools,
             parallel_calls=request.conversation.parallel_calls,
         )
@@ -251,19 +251,19 @@ class Sessions:
         if chat is None:
             return None
         # Each has a key or two.
-        if len(self._kept) >= MAX_CHATS and self.chats >= MAX_CHATS:
+        if len(self._stored) >= MAX_CHATS and self.chats >= MAX_CHATS:
             self._forget(self._oldest())
         keys: tuple[Hashable, ...] = ((request.scope_with_tools, seen.key),)
         if name := session_name(request.conversation):
             keys = (*keys, (request.scope_with_tools, name, _instructions(request)))
         loop = asyncio.get_running_loop()
-        kept = _Kept(chat, seen, keys, loop.time() + self._seconds)
+        stored = _Stored(chat, seen, keys, loop.time() + self._seconds)
         if self._expiry is None:
-            self._expiry = loop.call_at(kept.until, self._forget_expired)
+            self._expiry = loop.call_at(stored.until, self._forget_expired)
         for key in keys:
-            if earlier := self._kept.get(key):
+            if earlier := self._stored.get(key):
                 self._forget(earlier)
-            self._kept[key] = kept
+            self._stored[key] = stored
         return chat
 
     def resumed(self, request: TurnRequest) -> tuple[Chat | None, int]:
@@ -271,42 +271,42 @@ class Sessions:
         if not request.may_resume:
             return None, 0
         messages = request.conversation.messages
-        past, _ = request.past_and_news
-        kept, known = None, 0
+        past, _ = request.past_and_new
+        stored, known = None, 0
         if past:
-            kept = self._kept.get((request.scope_with_tools, request.past.key))
-            kept = kept if kept and request.past.goes_on_from(kept.seen) else None
+            stored = self._stored.get((request.scope_with_tools, request.past.key))
+            stored = stored if stored and request.past.goes_on_from(stored.seen) else None
             known = len(past)
         elif name := session_name(request.conversation):
             # A client that names its session may send only what is new.
-            kept = self._kept.get((request.scope_with_tools, name, _instructions(request)))
+            stored = self._stored.get((request.scope_with_tools, name, _instructions(request)))
             known = sum(message.role == "system" for message in messages)
-        if kept is None or known == len(messages):
+        if stored is None or known == len(messages):
             return None, 0
-        self._take(kept)
-        if not self._agent.still_has(kept.chat):
-            self._agent.forget(kept.chat)
+        self._take(stored)
+        if not self._agent.still_has(stored.chat):
+            self._agent.forget(stored.chat)
             return None, 0
-        return kept.chat, known
+        return stored.chat, known
 
-    def _take(self, kept: _Kept) -> None:
-        for key in kept.keys:
-            if self._kept.get(key) is kept:
-                del self._kept[key]
+    def _take(self, stored: _Stored) -> None:
+        for key in stored.keys:
+            if self._stored.get(key) is stored:
+                del self._stored[key]
 
-    def _forget(self, kept: _Kept) -> None:
-        self._take(kept)
-        self._agent.forget(kept.chat)
+    def _forget(self, stored: _Stored) -> None:
+        self._take(stored)
+        self._agent.forget(stored.chat)
 
     def _forget_expired(self) -> None:
         loop, self._expiry = asyncio.get_running_loop(), None
-        while self._kept and self._oldest().until <= loop.time():
+        while self._stored and self._oldest().until <= loop.time():
             self._forget(self._oldest())
-        if self._kept:
+        if self._stored:
             self._expiry = loop.call_at(self._oldest().until, self._forget_expired)
 
-    def _oldest(self) -> _Kept:
-        return next(iter(self._kept.values()))
+    def _oldest(self) -> _Stored:
+        return next(iter(self._stored.values()))
 
 
 def _instructions(request: TurnRequest) -> History:
@@ -318,8 +318,10 @@ def _without_result(call_id: str) -> ToolResult:
     return ToolResult(call_id, (Text(_LEFT_OUT),), is_error=True)
 
 
-def _with_reminders(results: Sequence[ToolResult], news: Sequence[Message]) -> list[ToolResult]:
+def _with_reminders(
+    results: Sequence[ToolResult], new_messages: Sequence[Message]
+) -> list[ToolResult]:
     """What the client put beside the results goes with the last of them."""
     last = results[-1]
-    extra = ToolResult(last.id, (*last.content, *(reminders(news) or ())), last.is_error)
+    extra = ToolResult(last.id, (*last.content, *(reminders(new_messages) or ())), last.is_error)
     return [*results[:-1], extra]

@@ -2,8 +2,8 @@
 
 To make or remove a directory may wait for the disk, for milliseconds in which nothing else could
 run. So a directory that a run left unchanged serves the next run, and is removed when none comes; a
-thread removes it. The permissions file that every run gets does not count as a change, since most
-runs get the same one.
+thread removes it. The one file that an agent has written for every run (`put_standing`) does not
+count as a change, since most runs get the same one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ from cursor_gateway.scratch import Scratch
 
 # An unused directory stays for so long: a user reads an answer before the next request comes.
 UNUSED_LAST = 30.0
-
-# The one file that every scratch directory has.
-_FOLDER, _PERMISSIONS = ".cursor", "cli.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +62,13 @@ class Workspace:
             with file.open("xb") as created:
                 created.write(data)
 
-    def put_permissions(self, data: bytes) -> None:
-        """Write the CLI's permissions, unless an earlier run left the same ones unchanged."""
+    def put_standing(self, name: str, data: bytes) -> None:
+        """Write the file that every run gets, `folder/file`, unless an earlier run left the same
+        one unchanged. A directory has one such file at most."""
         if not self._made.has(data):
-            self.put(f"{_FOLDER}/{_PERMISSIONS}", data)
+            self.put(name, data)
             with self._made.root.in_use():
-                self._made.remember(data)
+                self._made.remember(name, data)
 
 
 class Workspaces:
@@ -160,8 +158,8 @@ class _Made:
     path: Path
     # Device, inode and mode of the directory when it was made.
     identity: tuple[int, ...] = ()
-    # The permissions that the gateway wrote, and what `stat` said of their folder and file then.
-    permissions: bytes = b""
+    # The standing file that the gateway wrote, and what `stat` said of it and its folder then.
+    standing: bytes = b""
     written: tuple[int, ...] = ()
     # These are strings because they are checked before and after every run, and to join a Path
     # takes as long as the check.
@@ -171,8 +169,6 @@ class _Made:
 
     def __post_init__(self) -> None:
         self._path = str(self.path)
-        self._folder = f"{self.path}/{_FOLDER}"
-        self._file = f"{self._folder}/{_PERMISSIONS}"
 
     def make_sure(self) -> None:
         """Make the directory, unless it is there. If only its mode has changed, it is not made
@@ -180,7 +176,7 @@ class _Made:
         if not self.is_there():
             _is_removed(self.path)
             self.path.mkdir(mode=0o700)
-            self.identity, self.permissions = _identity(self.path), b""
+            self.identity, self.standing = _identity(self.path), b""
 
     def is_there(self) -> bool:
         try:
@@ -189,16 +185,18 @@ class _Made:
             return False
 
     def is_as_left(self) -> bool:
-        return self.is_there() and (not self.permissions or self.has(self.permissions))
+        return self.is_there() and (not self.standing or self.has(self.standing))
 
-    def has(self, permissions: bytes) -> bool:
+    def has(self, standing: bytes) -> bool:
         try:
-            return self.permissions == permissions and self._as_written() == self.written
+            return self.standing == standing and self._as_written() == self.written
         except OSError:
             return False
 
-    def remember(self, permissions: bytes) -> None:
-        self.permissions, self.written = permissions, self._as_written()
+    def remember(self, name: str, standing: bytes) -> None:
+        self._file = f"{self._path}/{name}"
+        self._folder = self._file.rpartition("/")[0]
+        self.standing, self.written = standing, self._as_written()
 
     def is_untouched(self) -> bool:
         """Whether the directory is as the gateway left it; an agent may have done anything."""
@@ -208,11 +206,12 @@ class _Made:
             return False
 
     def _has_nothing_else(self) -> bool:
-        if not self.permissions:
+        if not self.standing:
             return not _names(self.path)
+        folder, file = self._file.split("/")[-2:]
         return (
-            _names(self.path) == [_FOLDER]
-            and _names(self._folder) == [_PERMISSIONS]
+            _names(self.path) == [folder]
+            and _names(self._folder) == [file]
             and self._as_written() == self.written
         )
 

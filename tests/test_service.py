@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cursor_gateway.cli.supervisors import Launchd, ServiceError, Systemd, Wanted, keeper
+from cursor_gateway.cli.supervisors import Launchd, ServiceError, Systemd, Wanted, supervisor
 from tests.conftest import FakeAgent
 from tests.support.programs import run
 
@@ -98,7 +98,7 @@ def test_the_unit_and_the_plist_are_these() -> None:
 
 
 def test_launchd_is_asked_for_its_own_domain(tmp_path: Path) -> None:
-    by, domain = keeper("darwin"), f"gui/{os.getuid()}"
+    by, domain = supervisor("darwin"), f"gui/{os.getuid()}"
     assert by.install_commands(tmp_path) == (("launchctl", "bootstrap", domain, str(tmp_path)),)
     ours = f"{domain}/io.github.cursor-gateway"
     assert by.uninstall_commands(tmp_path) == (("launchctl", "bootout", ours),)
@@ -107,7 +107,7 @@ def test_launchd_is_asked_for_its_own_domain(tmp_path: Path) -> None:
     assert by.log_command(ENV, 5, follow=True) == ("tail", "-f", "-n", "5", log)
     assert by.log_command(ENV, 5, follow=False) == ("tail", "-n", "5", log)
     with pytest.raises(ServiceError, match="Linux"):
-        keeper("win32")
+        supervisor("win32")
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd here")

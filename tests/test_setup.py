@@ -397,7 +397,7 @@ async def test_models_of_the_demo_are_not_written(fake: FakeAgent) -> None:
     async with gateway_process(fake, "--demo"):
         done = run(fake, "setup", "opencode")
     assert '"auto"' in ok(done) and "demo-echo" not in done.stdout
-    assert "the demo agent answers" in done.stderr
+    assert "no account has those of the built-in agent" in done.stderr
 
 
 def test_a_base_url_without_a_path_gets_the_one_of_the_api(fake: FakeAgent) -> None:

@@ -61,8 +61,9 @@ class Located:
 
     kind: str
     path: str
-    # What whoever starts the gateway has to know of it.
+    # What whoever starts the gateway has to know of it, and a heading for that.
     notice: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def _announce(server: Server, settings: Settings) -> None:
         say_styled(("No agent:", "bold red"), f" {error.message}", err=True)
         return
     if agent.notice:
-        _print_notice(agent.notice)
+        _print_notice(agent)
     else:
         say(f"agent {agent.path}", err=True)
     if settings.workspace:
@@ -166,10 +166,10 @@ def _page_url(server: Server) -> str:
     return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
-def _print_notice(notice: str) -> None:
+def _print_notice(agent: Located) -> None:
     print_panel(
-        "DEMO AGENT",
-        notice,
+        agent.title,
+        agent.notice,
         f"For real answers install cursor-agent and sign in with `{_own_name()} login`; "
         f"then start `{_own_name()} serve`.",
     )

@@ -46,12 +46,12 @@ def install(only_print: bool, config_file: Path | None) -> None:
     load({}, os.environ, config_file)  # better refused here than by a service that never starts
     named = config_file or (default_file(os.environ) if os.environ.get(CONFIG_VARIABLE) else None)
     with _told():
-        keeper = services.keeper()
+        supervisor = services.supervisor()
         wanted = services.wanted(config_file or default_file(os.environ), named, os.environ)
         if only_print:
-            pass_on(keeper.text(wanted, os.environ), nl=False)
+            pass_on(supervisor.text(wanted, os.environ), nl=False)
             return
-        file = services.install(keeper, wanted, os.environ)
+        file = services.install(supervisor, wanted, os.environ)
     say(f"The gateway runs as a service ({file}).")
 
 
@@ -61,7 +61,7 @@ def uninstall() -> None:
     from cursor_gateway.cli import supervisors as services
 
     with _told():
-        file = services.uninstall(services.keeper(), os.environ)
+        file = services.uninstall(services.supervisor(), os.environ)
     say(f"The service is removed ({file}).")
 
 
@@ -77,10 +77,10 @@ def status(as_json: bool) -> None:
     from cursor_gateway.running_gateways import running
 
     with _told():
-        keeper = services.keeper()
-        file = keeper.file(os.environ)
-        active = file.exists() and services.is_active(keeper, os.environ)
-    gateways = [asdict(presence) for presence in running(os.environ)]
+        supervisor = services.supervisor()
+        file = supervisor.file(os.environ)
+        active = file.exists() and services.is_active(supervisor, os.environ)
+    gateways = [asdict(gateway) for gateway in running(os.environ)]
     if as_json:
         print_json(
             {"installed": file.exists(), "active": active, "file": str(file), "running": gateways}
@@ -108,7 +108,7 @@ def logs(follow: bool, lines: int) -> None:
     from cursor_gateway.cli import supervisors as services
 
     with _told():
-        command = services.keeper().log_command(os.environ, lines, follow)
+        command = services.supervisor().log_command(os.environ, lines, follow)
     try:
         sys.exit(subprocess.run(command, check=False).returncode)
     except FileNotFoundError:

@@ -170,7 +170,7 @@ def _target(client: Client, base_url: str, chosen: tuple[str, ...], settings: Se
     # Asked in any case: it tells whether it takes the key.
     listed = models_of(base_url, key)
     if client.lists_models:
-        listed = _without_demo(listed or _listed_here(settings))
+        listed = _without_stand_ins(listed or _listed_here(settings))
     return Target(base_url, models_for(client, listed), key)
 
 
@@ -182,13 +182,13 @@ def _warn_of_unknown(chosen: tuple[str, ...], base_url: str, key: str) -> None:
             say(f"Warning: {why}", err=True)
 
 
-def _without_demo(listed: tuple[Model, ...]) -> tuple[Model, ...]:
+def _without_stand_ins(listed: tuple[Model, ...]) -> tuple[Model, ...]:
     """Its models are gone with it; `auto` stays."""
     from cursor_gateway.agents import are_stand_ins
 
     if not are_stand_ins({model.id for model in listed}):
         return listed
-    words = "the demo agent answers. Run this again when cursor-agent answers."
+    words = "no account has those of the built-in agent. Run this again when another answers."
     say(f"Only the model auto is set: {words}", err=True)
     return ()
 

@@ -41,7 +41,7 @@ class Wanted:
     config_folder: Path
 
 
-class Keeper(Protocol):
+class Supervisor(Protocol):
     """Starts the gateway at sign-in and restarts it on a crash."""
 
     def file(self, env: Env) -> Path: ...
@@ -135,7 +135,7 @@ class Launchd:
         return (*command[:1], "-f", *command[1:]) if follow else command
 
 
-def keeper(platform: str = sys.platform) -> Keeper:
+def supervisor(platform: str = sys.platform) -> Supervisor:
     if platform == "darwin":
         return Launchd()
     if platform == "linux":
@@ -151,7 +151,7 @@ def wanted(config_file: Path, named: Path | None, env: Env) -> Wanted:
     return Wanted(tuple(argv), env.get("PATH", os.defpath), config_file.parent)
 
 
-def install(by: Keeper, what: Wanted, env: Env) -> Path:
+def install(by: Supervisor, what: Wanted, env: Env) -> Path:
     file = by.file(env)
     if file.exists():
         uninstall(by, env)
@@ -169,7 +169,7 @@ def install(by: Keeper, what: Wanted, env: Env) -> Path:
     return file
 
 
-def uninstall(by: Keeper, env: Env) -> Path:
+def uninstall(by: Supervisor, env: Env) -> Path:
     """Also where it does not run, or the supervisor does not know it any more."""
     file = by.file(env)
     if not file.exists():
@@ -180,7 +180,7 @@ def uninstall(by: Keeper, env: Env) -> Path:
     return file
 
 
-def is_active(by: Keeper, env: Env) -> bool:
+def is_active(by: Supervisor, env: Env) -> bool:
     return _call(by.status_command(), env, may_fail=True) == 0
 
 

@@ -1,4 +1,4 @@
-"""The checks that ask the machine and the CLI, and no model: cheap, and they change nothing."""
+"""The checks that ask the machine and the agent, and no model: cheap, and they change nothing."""
 
 from __future__ import annotations
 

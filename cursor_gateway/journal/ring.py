@@ -22,7 +22,7 @@ RECENT = 500
 # How many of the recent records hold what was asked and answered.
 RECENT_WITH_WORDS = 50
 
-# While the CLI lists no models, any name may be asked for; not each shall be a series of its own.
+# While the agent lists no models, any name may be asked for; not each shall be a series of its own.
 MAX_MODELS = 100
 
 

@@ -154,8 +154,8 @@ class Relay:
         finally:
             session.let_go(rpc_id)
         if session.owes_notice():
-            news = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-            await write(response, news)
+            notice = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            await write(response, notice)
         await write(response, {"jsonrpc": "2.0", "id": rpc_id, "result": answer})
         await response.write_eof()
         return response

@@ -51,7 +51,7 @@ class RelaySession:
         self._execute = execute
         self._habits = habits
         self._new_id = new_id
-        self._errands: set[asyncio.Task[None]] = set()
+        self._bridged: set[asyncio.Task[None]] = set()
         self.token = secrets.token_urlsafe(24)
         self.bearer = secrets.token_urlsafe(24)
         self.tools = RelayedTools(tools)
@@ -123,8 +123,8 @@ class RelaySession:
         for task, _ in self._held.values():
             if task is not None:
                 task.cancel()
-        for errand in self._errands:
-            errand.cancel()
+        for running in self._bridged:
+            running.cancel()
         for future in self._results.values():
             future.cancel()
 
@@ -152,7 +152,7 @@ class RelaySession:
             ticket = str(arguments.get("ticket", "")).removeprefix("ticket").strip()
             return ticket if ticket in self._results else None
         if tool.bridged:
-            return self._run_errand(ToolCall(self._new_id(), tool.name, to_json(arguments)))
+            return self._run_bridged(ToolCall(self._new_id(), tool.name, to_json(arguments)))
         call_id = self._calls.arrive(tool.name, arguments)
         self._look_for_rewriting()
         self._result(call_id)
@@ -167,16 +167,16 @@ class RelaySession:
                 "on calls that are made at once go to the client one by one"
             )
 
-    def _run_errand(self, call: ToolCall) -> str:
+    def _run_bridged(self, call: ToolCall) -> str:
         """A call that needs no client."""
 
         async def run() -> None:
             self.deliver([await self._execute(call)])
 
         self._result(call.id)
-        errand = in_background(run(), "a call of an MCP tool")
-        self._errands.add(errand)
-        errand.add_done_callback(self._errands.discard)
+        running = in_background(run(), "a call of an MCP tool")
+        self._bridged.add(running)
+        running.add_done_callback(self._bridged.discard)
         return call.id
 
     async def result(self, call_id: str, within: float) -> ToolResult | None:

@@ -49,7 +49,7 @@ def execute(it: Driven, said: str = "fine") -> list[AnswerEvent]:
     return it.executed([ToolResult(call.id, (Text(said),)) for call in it.bridged])
 
 
-def test_an_errand_interrupts_the_turn_and_its_result_is_asked_with() -> None:
+def test_a_bridged_call_interrupts_the_turn_and_its_result_is_asked_with() -> None:
     it = turn()
     assert it.feed([written("mcp__notes__echo"), DONE]) == [
         AgentCall("call_1", "mcp__notes__echo", {})
@@ -66,7 +66,7 @@ def test_an_errand_interrupts_the_turn_and_its_result_is_asked_with() -> None:
     assert it.over and it.usage == Usage(30, 10)
 
 
-def test_beside_a_clients_call_the_turn_ends_and_the_errand_is_still_to_do() -> None:
+def test_beside_a_clients_call_the_turn_ends_and_the_bridged_call_is_still_to_do() -> None:
     it = turn()
     assert it.feed([written("mcp__notes__echo"), written("bash"), DONE]) == []
     assert len(it.bridged) == 1 and not it.over
@@ -75,7 +75,7 @@ def test_beside_a_clients_call_the_turn_ends_and_the_errand_is_still_to_do() -> 
     assert it.over and it.beside and not it.retry and not it.bridged
 
 
-def test_errands_can_be_shown_as_thoughts() -> None:
+def test_bridged_calls_can_be_shown_as_thoughts() -> None:
     it = turn(show_activity=True)
     (shown,) = it.feed([written("mcp__notes__echo", '{"text": "x"}'), DONE])
     assert shown == ThinkingDelta("[mcp__notes__echo x]\n")
@@ -100,7 +100,7 @@ def test_a_limit_is_that_of_the_whole_answer() -> None:
     assert finished.reason == "length"
 
 
-def test_a_loop_of_errands_is_told_and_then_stopped() -> None:
+def test_a_loop_of_bridged_calls_is_told_and_then_stopped() -> None:
     it = turn()
     events: list[Any] = []
     for _ in range(6):
@@ -113,7 +113,7 @@ def test_a_loop_of_errands_is_told_and_then_stopped() -> None:
     assert isinstance(events[-1], Finished) and events[-1].loop is not None
 
 
-def test_there_is_an_end_to_errands() -> None:
+def test_there_is_an_end_to_bridged_calls() -> None:
     it = turn()
     for number in range(turns.MAX_ROUNDS):
         it.feed([written("mcp__notes__echo", f'{{"n": {number}}}'), DONE])
@@ -123,30 +123,30 @@ def test_there_is_an_end_to_errands() -> None:
     assert it.over and any("stopped after" in e.text for e in events if isinstance(e, TextDelta))
 
 
-def test_what_was_done_beside_a_call_is_woven_in_where_it_was() -> None:
-    errands = BridgedCalls()
+def test_what_was_done_beside_a_call_is_found_in_where_it_was() -> None:
+    bridged = BridgedCalls()
     ours, theirs = ToolCall("1", "mcp__notes__echo", "{}"), ToolCall("2", "bash", "{}")
     done, answer = ToolResult("1", (Text("noted"),)), ToolResult("2", (Text("a.txt"),))
-    errands.remember("me", ["2"], [ours], [done])
+    bridged.remember("me", ["2"], [ours], [done])
     asked = Message("user", (Text("Hi"),))
     conversation = Conversation(
         "auto", (asked, Message("assistant", (theirs,)), Message("user", (answer,)))
     )
-    assert errands.with_bridged_results("me", conversation).messages == (
+    assert bridged.with_bridged_results("me", conversation).messages == (
         asked,
         Message("assistant", (theirs, ours)),
         Message("user", (done, answer)),
     )
     unfinished = Conversation("auto", conversation.messages[:2])
-    assert errands.with_bridged_results("me", unfinished) == unfinished
-    assert errands.with_bridged_results("another", conversation) == conversation
+    assert bridged.with_bridged_results("me", unfinished) == unfinished
+    assert bridged.with_bridged_results("another", conversation) == conversation
     assert BridgedCalls().with_bridged_results("me", conversation) == conversation
 
 
-def test_it_is_woven_in_once_however_a_client_writes_the_turn() -> None:
-    errands = BridgedCalls()
+def test_it_is_found_in_once_however_a_client_writes_the_turn() -> None:
+    bridged = BridgedCalls()
     ours = ToolCall("1", "mcp__notes__echo", "{}")
-    errands.remember("me", ["2", "3"], [ours], [ToolResult("1", ())])
+    bridged.remember("me", ["2", "3"], [ours], [ToolResult("1", ())])
     second, third = ToolCall("2", "bash", "{}"), ToolCall("3", "bash", "{}")
     messages = (
         Message("assistant", (second,)),
@@ -155,22 +155,22 @@ def test_it_is_woven_in_once_however_a_client_writes_the_turn() -> None:
         Message("assistant", (third,)),
         Message("user", (ToolResult("3", ()),)),
     )
-    woven = errands.with_bridged_results("me", Conversation("auto", messages)).messages
-    parts = [part for message in woven for part in message.parts]
+    found = bridged.with_bridged_results("me", Conversation("auto", messages)).messages
+    parts = [part for message in found for part in message.parts]
     assert parts.count(ours) == 1 and parts.count(ToolResult("1", ())) == 1
-    assert woven[2].parts[0] == ToolResult("1", ())
+    assert found[2].parts[0] == ToolResult("1", ())
 
 
 def test_not_everything_is_remembered_for_ever() -> None:
-    errands = BridgedCalls()
+    bridged = BridgedCalls()
     call, result = ToolCall("x", "mcp__notes__echo", "{}"), ToolResult("x", ())
     for number in range(600):
-        errands.remember("me", [str(number)], [call], [result])
-    errands.remember("me", ["big"], [call], [ToolResult("x", (Text("x" * 50_000_000),))])
-    errands.remember("me", ["599"], [call], [result])
+        bridged.remember("me", [str(number)], [call], [result])
+    bridged.remember("me", ["big"], [call], [ToolResult("x", (Text("x" * 50_000_000),))])
+    bridged.remember("me", ["599"], [call], [result])
     old, new = (
         Conversation("auto", (Message("assistant", (ToolCall(n, "b", "{}"),)), Message("user", ())))
         for n in ("0", "599")
     )
-    assert errands.with_bridged_results("me", old) == old
-    assert len(errands.with_bridged_results("me", new).messages[1].parts) == 1
+    assert bridged.with_bridged_results("me", old) == old
+    assert len(bridged.with_bridged_results("me", new).messages[1].parts) == 1

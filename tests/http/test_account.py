@@ -52,7 +52,7 @@ async def test_a_sign_in_that_could_not_be_checked_is_checked_again(
             await eventually(lambda: asked(fake, "status") and asked(fake, "models"))
             assert (await healthy(client))["auth"] == "authenticated"
     # For each of the three that are asked for: once, not at each attempt.
-    assert caplog.text.count("cursor-agent could not be asked") == 3
+    assert caplog.text.count("The agent could not be asked") == 3
 
 
 async def test_models_have_the_fields_that_scripts_rely_on(client: Client) -> None:

@@ -10,6 +10,7 @@ import orjson
 
 from cursor_gateway.agents import RunSpec
 from cursor_gateway.agents.cursor import remote
+from cursor_gateway.agents.cursor.files import PERMISSIONS
 from cursor_gateway.agents.cursor.isolation import isolated
 from cursor_gateway.agents.cursor.permissions import permissions
 from cursor_gateway.agents.cursor.program import Program
@@ -73,7 +74,7 @@ class CommandLine:
 
     def _furnish(self, workspace: Workspace, session: RelaySession | None, denials: bytes) -> None:
         if denials:
-            workspace.put_permissions(denials)
+            workspace.put_standing(PERMISSIONS, denials)
             self._transcripts.note(workspace.path)
         if session is not None:
             servers = self._relay.configuration(session)

@@ -8,6 +8,8 @@ from pathlib import Path
 from cursor_gateway.foreign_files import home
 
 _FOLDER = ".cursor"
+# What the CLI may do in a directory, below it.
+PERMISSIONS = f"{_FOLDER}/cli.json"
 
 
 def config_folders(env: Mapping[str, str]) -> list[Path]:

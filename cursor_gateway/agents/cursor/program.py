@@ -28,13 +28,14 @@ class Program:
     # look around.
     is_built_in: bool = False
     notice: str = ""
+    title: str = ""
 
     @property
     def located(self) -> Located:
         if self.is_built_in:
-            return Located(self.kind, "built in", self.notice)
+            return Located(self.kind, "built in", self.notice, self.title)
         path = OUTGOING(shlex.join(self.argv)) if self.prefix else self.argv[0]
-        return Located(self.kind, path, self.notice)
+        return Located(self.kind, path, self.notice, self.title)
 
     @property
     def is_there(self) -> bool:

@@ -14,11 +14,13 @@ from cursor_gateway.settings import Settings
 
 # By its path: as a module, all that the package imports would be loaded with each answer.
 _PROGRAM = Path(__file__).with_name("program.py")
+_TITLE = "DEMO AGENT"
 _NOTICE = "No model answers here. Every answer comes from the built-in demo agent."
 
 
 def find_demo(settings: Settings, env: Mapping[str, str]) -> Program:
-    return Program((sys.executable, str(_PROGRAM)), "demo", is_built_in=True, notice=_NOTICE)
+    words = (sys.executable, str(_PROGRAM))
+    return Program(words, "demo", is_built_in=True, notice=_NOTICE, title=_TITLE)
 
 
 class DemoAgent(CursorCli):

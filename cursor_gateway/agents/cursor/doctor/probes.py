@@ -54,14 +54,14 @@ async def plain(cli: CursorCli, model: str) -> Sequence[Finding]:
 async def start_up(cli: CursorCli, model: str) -> Sequence[Finding]:
     wanted = spec(model, "Answer with the one word: ready")
     async with cli.another(warm=1) as another:
-        spares = another.warm
+        warm_agents = another.warm
         await listen(another.run(wanted, UNOBSERVED))
-        cold = spares.state()["first_word_ms"]["cold"]
-        spares.want(wanted)
+        cold = warm_agents.state()["first_word_ms"]["cold"]
+        warm_agents.want(wanted)
         # By then it is there and has started, or it has left again.
         await asyncio.sleep(min(max(HEAD_START[0], 2 * cold / 1000), HEAD_START[1]))
         await listen(another.run(wanted, UNOBSERVED))
-        warm = spares.state()["first_word_ms"]["spare"]
+        warm = warm_agents.state()["first_word_ms"]["spare"]
     if warm is None:
         cli.known.learn(boots_before_prompt=False, cold_start_s=cold / 1000)
         words = f"`init` after {cold:g} ms; a warm one did not stay"
