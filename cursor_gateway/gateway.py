@@ -204,13 +204,20 @@ class Gateway:
     def _started(self, request: TurnRequest, record: Record) -> Run:
         """A run that goes on with a chat, or reads everything."""
         chat, known = self._sessions.resumed(request)
-        return self.agent.start(replace(self._spec(request), chat=chat, known=known), record)
+        return self.agent.start(self._spec(request, chat, known), record)
 
-    def _spec(self, request: TurnRequest) -> RunSpec:
+    def _spec(self, request: TurnRequest, chat: Chat | None = None, known: int = 0) -> RunSpec:
         conversation = self._bridged_calls.with_bridged_results(
             request.caller, request.conversation
         )
-        return RunSpec(conversation, request.model, request.directory, request.caller)
+        return RunSpec(
+            conversation,
+            request.model,
+            request.directory,
+            request.caller,
+            chat=chat,
+            known=known,
+        )
 
     def _start_over(
         self, request: TurnRequest, run: Run, turn: Turn, refusal: StartOver, record: Record

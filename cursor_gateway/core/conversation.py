@@ -118,7 +118,7 @@ class Conversation:
     # Whether the client gets the ids of calls, and so can name the call that a result belongs to.
     calls_have_ids: bool = True
 
-    @property
+    @cached_property
     def callable_tools(self) -> tuple[ToolSpec, ...]:
         """The tools that this answer may call."""
         if self.tool_choice.kind == "none":

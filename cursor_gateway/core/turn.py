@@ -64,13 +64,13 @@ from cursor_gateway.core.instructions import (
     RunTools,
 )
 from cursor_gateway.core.json_text import to_json
-from cursor_gateway.core.limits import CutReason
+from cursor_gateway.core.limits import CutReason, OutputLimits
 from cursor_gateway.core.loop_guard import Loop, LoopGuard, classify, outcome_of, step
 from cursor_gateway.core.retry import Retry
 from cursor_gateway.core.seams import Seams
 from cursor_gateway.core.tool_text import Imagined, Said
 from cursor_gateway.core.tools import find
-from cursor_gateway.core.turn_run import LoopedCall, TurnRules
+from cursor_gateway.core.turn_run import LoopedCall, TurnRules, TurnRun
 from cursor_gateway.core.usage_meter import UsageMeter
 from cursor_gateway.core.written_calls import Unmade, Written
 from cursor_gateway.errors import OutputInvalid
@@ -105,13 +105,13 @@ class Turn:
         self._meter = UsageMeter()
         self._retry = Retry(conversation)
         self._seams = Seams()
-        self._limits = self._rules.new_limits()
+        self._limits: OutputLimits
         self._bridged_guard = LoopGuard(max_repeat)
         # How often bridged calls were executed.
         self._rounds = 0
         self._handed_out = _HandedOut()
         self._unmade = Unmade()
-        self._run = self._rules.new_run()
+        self._run: TurnRun
         self._out: list[AnswerEvent] = []
         self._is_over = False
         # The channel by which the last call came.

@@ -98,7 +98,16 @@ class Remote:
     async def has_a_warm_agent(self) -> bool:
         return bool((await self.health())["warm"]["spares"])
 
+    async def has_asked_everything(self) -> bool:
+        """Whether no question to the agent is under way: each holds descriptors for a while."""
+        if not (await self.health())["agent"]["version"]:
+            return False
+        # The last one, which this waits for.
+        async with self._session.get(f"{self._url}/models") as response:
+            return response.status == 200
+
     async def leave_descriptors(self, count: int) -> None:
+        await eventually(self.has_asked_everything)
         used = (await self.health())["descriptors"]["used"]
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (used + count, used + count))
 

@@ -337,7 +337,7 @@ class CliRun:
         if self._state is RunState.NEW:
             self._become(RunState.WORKING)
         now = asyncio.get_running_loop().time()
-        self._attempt = Attempt(child, is_warm=child is warm, prompted_at=now)
+        self._attempt.began_with(child, is_warm=child is warm, now=now)
         self._observer.started(
             "resumed" if self.spec.chat else "fresh", self.process, is_warm=self._attempt.is_warm
         )

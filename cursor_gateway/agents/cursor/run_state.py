@@ -53,6 +53,9 @@ class Attempt:
     # When it got its prompt; None once its output has begun.
     prompted_at: float | None = None
 
+    def began_with(self, child: Child, *, is_warm: bool, now: float) -> None:
+        self.child, self.is_warm, self.prompted_at = child, is_warm, now
+
 
 @dataclass(slots=True)
 class AnswerState:
