@@ -292,7 +292,7 @@ async def test_a_gateway_that_is_gone_is_told(start: Start) -> None:
         page, words = visitor.page, "The gateway does not answer."
         await expect(page.locator("#notices")).to_contain_text(words)
         await expect(page.get_by_text("No requests yet")).to_have_count(0)
-        await expect(page.locator("#request-table")).to_contain_text("is not known")
+        await expect(page.locator("#request-table")).to_contain_text("appear here when the gateway answers")
         await visitor.go("Clients")
         await expect(page.locator("#client-list")).to_contain_text(words)
         await visitor.go("Playground")
@@ -402,7 +402,7 @@ async def test_the_table_can_be_filtered(client: Client) -> None:
         await page.get_by_label("Filter requests").fill("CODEX")
         await expect(rows).to_have_count(1)
         await page.get_by_label("Filter requests").fill("nothing such")
-        await expect(page.get_by_text("No request fits")).to_be_visible()
+        await expect(page.get_by_text("No request matches")).to_be_visible()
 
 
 async def test_the_charts_say_the_same_as_a_table(client: Client) -> None:
@@ -434,7 +434,7 @@ async def test_any_client_finds_its_base_url_in_either_dialect(client: Client) -
         for dialect, url in (("OpenAI", f"{origin}/v1"), ("Anthropic", origin)):
             await page.get_by_role("button", name=f"Copy the base URL for {dialect}'s").click()
             assert await page.evaluate("navigator.clipboard.readText()") == url
-        await expect(page.get_by_text("any word will do")).to_be_visible()
+        await expect(page.get_by_text("any word works")).to_be_visible()
 
 
 async def test_a_set_up_by_hand_says_where_the_key_goes(start: Start) -> None:
