@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: chromium help serve install test quick test-portable lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
+.PHONY: chromium help serve install test quick test-portable lint format types coverage coverage-all clients client-libraries failure-matrix captures mcp-servers sdk-client sdk-bridge scaling page page-pictures chaos siege fuzz soak soak-hour bench bench-parsing docs golden check clean
 
 help:
 	@echo "make serve     start the gateway (on the demo agent where there is no cursor-agent)"
@@ -19,11 +19,13 @@ help:
 	@echo "make failure-matrix  what real clients show of failures, as docs/clients/failures.md"
 	@echo "make captures  write what real clients print into docs/clients/ anew"
 	@echo "make mcp-servers  run real MCP servers from npm behind the bridge"
+	@echo "make sdk-client  run Cursor's own SDK client against the fake bridge"
+	@echo "make sdk-bridge  compare the fake bridge with Cursor's, answer by answer"
 	@echo "make scaling   two gateways behind a real HAProxy, one of which is killed or stopped"
 	@echo "make page      try the page in a real Chromium"
 	@echo "make bench     measure the gateway against the floor of its stack (needs a C compiler)"
 	@echo "make bench-parsing  show that parsing takes linear time"
-	@echo "make chaos     everything goes wrong at once; what must hold is checked from outside"
+	@echo "make chaos     everything goes wrong at once, with either agent; what must hold is checked from outside"
 	@echo "make siege     one attack after the other; health, others' answers and the end are watched"
 	@echo "make fuzz      nearly right requests, agents, files and calls for every parser"
 	@echo "make soak      many requests and slow streams; nothing may grow"
@@ -87,8 +89,10 @@ types: $(VENV)/.installed-dev
 # What needs no event loop, no file and no process is pure, and has tests that need none either.
 PURE := cursor_gateway/core/* cursor_gateway/dialects/* \
 	$(addprefix cursor_gateway/agents/cursor/,stream.py deltas.py texts.py native_tools.py) \
+	$(addprefix cursor_gateway/agents/sdk/,frames.py handshake.py models.py requests.py stream.py texts.py) \
 	$(addprefix cursor_gateway/mcp_bridge/,config.py intake.py names.py results.py message_meter.py)
 PURE_TESTS := tests/core tests/dialects $(addprefix tests/agents/test_,stream.py texts.py) \
+	$(addprefix tests/agents/test_sdk_,frames.py handshake.py models.py requests.py stream.py texts.py) \
 	$(addprefix tests/bridge/test_,config.py intake.py names.py results.py message_meter.py)
 
 # One test of each surface: the dialects over HTTP, what accompanies them, the commands.
@@ -199,6 +203,20 @@ $(MCP_SERVERS)/.installed: Makefile
 mcp-servers: $(VENV)/.installed-dev $(MCP_SERVERS)/.installed
 	MCP_SERVERS_DIR=$(MCP_SERVERS) $(BIN)/python -m pytest -v tests/bridge/real_servers.py
 
+# Cursor's SDK: 175 MB under a licence of its own, so neither a part of us nor of what tests need.
+SDK := .sdk
+$(SDK)/.installed: Makefile $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade --target $(SDK)/python cursor-sdk==1.1.0
+	@touch $@
+
+sdk-client sdk-bridge: export PYTHONPATH := $(SDK)/python
+sdk-client: $(VENV)/.installed-dev $(SDK)/.installed
+	$(LOOPBACK_ONLY) $(BIN)/python -m pytest -v tests/sdk/official_client.py
+
+# `.ci/run` has it where the package can be installed.
+sdk-bridge: $(VENV)/.installed-dev $(SDK)/.installed
+	$(LOOPBACK_ONLY) $(BIN)/python -m pytest -v tests/sdk/real_bridge.py
+
 # `.ci/run` has it where haproxy is installed.
 scaling: $(VENV)/.installed-dev
 	@PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || { echo "make scaling needs haproxy (apt install haproxy)"; exit 1; }
@@ -226,13 +244,13 @@ page-pictures: $(VENV)/.installed-dev $(PAGE)/.installed chromium
 chromium:
 	@test -n "$(CHROMIUM)" || { echo "make page needs chromium (Debian: apt install chromium), or CHROMIUM=/path/to/it"; exit 1; }
 
-# Writes its figures to docs/measurements.md.
+# Writes its figures to docs/measurements.md. `make bench AGENT=sdk` measures what the bridge changes only.
 bench: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(if $(AGENT),--agent $(AGENT))
 
-# `make chaos SEED=5` repeats the choices of a run.
+# `make chaos AGENT=sdk SEED=5` plays one agent only, and repeats the choices of a run.
 chaos: $(VENV)/.installed-dev
-	$(BIN)/python -m benchmarks.chaos $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m benchmarks.chaos $(if $(AGENT),--agent $(AGENT)) $(if $(SEED),--seed $(SEED))
 
 # `make siege SCENES="'a daemon' 'large bodies'"` plays these only.
 siege: $(VENV)/.installed-dev
@@ -262,4 +280,4 @@ golden: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.dialects.golden
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(MCP_SERVERS) $(PAGE) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) $(MCP_SERVERS) $(SDK) $(PAGE) build dist *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,6 +22,7 @@ import hypothesis
 import psutil
 import pytest
 
+from cursor_gateway.agents import AGENTS
 from cursor_gateway.processes import guardian, linux, tree
 from cursor_gateway.settings_sources import load
 from cursor_gateway.web.server import Server, serving
@@ -109,6 +110,9 @@ def environment_of(pid: int) -> dict[str, str]:
 class FakeAgent:
     home: Path
     env: dict[str, str]
+    # The fake bridge, whether or not the gateway has it.
+    bridge: Path
+    kind: str = "cli"
 
     @property
     def cursor(self) -> Path:
@@ -133,6 +137,26 @@ class FakeAgent:
         """The starts that were given a prompt. A spare that is sent away reads an empty one."""
         return [call for call in self.calls() if call["prompt"]]
 
+    def rpcs(self, method: str) -> list[dict[str, Any]]:
+        """What the bridge was sent under this name."""
+        file = self.home / "rpcs"
+        lines = file.read_text().splitlines() if file.exists() else []
+        asked = (json.loads(line) for line in lines)
+        return [each["body"] for each in asked if each["method"] == method]
+
+    def model_steps(self, agent_id: str = "") -> int:
+        """How often the model behind the bridge was asked, for this agent or for all."""
+        file = self.home / "model-steps"
+        agents = file.read_text().split() if file.exists() else []
+        return agents.count(agent_id) if agent_id else len(agents)
+
+    def at_work(self) -> list[Any]:
+        """The runs that have not ended: a process for each, or files of the bridge's."""
+        if self.kind == "cli":
+            return self.processes()
+        files = sorted((self.home / "at-work").glob("*"))
+        return [file for file in files if psutil.pid_exists(int(file.name.split(".")[0]))]
+
     def processes(self) -> list[int]:
         """The agents that answer, and their children, as far as they live."""
         return [pid for pid in tree.marked("") if self._is_ours(pid)]
@@ -143,14 +167,34 @@ class FakeAgent:
         return environment_of(pid).get("FAKE_AGENT_DIR") == str(self.home) and not asked
 
 
+# For what both must do alike.
+EITHER_AGENT = pytest.mark.agents("cli", "sdk")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`@pytest.mark.agents("cli", "sdk")`: a test is asked of each of these agents."""
+    marker = metafunc.definition.get_closest_marker("agents")
+    if marker and "agent_kind" in metafunc.fixturenames:
+        kinds = [kind for kind in marker.args if kind in AGENTS]
+        metafunc.parametrize("agent_kind", kinds, indirect=True)
+
+
 @pytest.fixture
-def fake(tmp_path: Path) -> FakeAgent:
+def agent_kind(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", "cli"))
+
+
+@pytest.fixture
+def fake(tmp_path: Path, agent_kind: str) -> FakeAgent:
     home, bin_dir = tmp_path / "agent-home", tmp_path / "bin"
     home.mkdir()
     bin_dir.mkdir()
     program = bin_dir / "cursor-agent"
     program.write_text(command.SCRIPT)
     program.chmod(0o755)
+    bridge = bin_dir / "cursor-sdk-bridge"
+    bridge.write_text(command.bridge(home))
+    bridge.chmod(0o755)
     (home / "models.txt").write_text((RECORDINGS / "models.txt").read_text())
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith("CURSOR_")},
@@ -164,7 +208,10 @@ def fake(tmp_path: Path) -> FakeAgent:
         "CURSOR_GATEWAY_WARM": "0",
         "PYTHONPATH": str(TESTS.parent),
     }
-    agent = FakeAgent(home, env)
+    if agent_kind == "sdk":
+        env |= {"CURSOR_SDK_BRIDGE_BIN": str(bridge), "CURSOR_API_KEY": "key"}
+        env["CURSOR_GATEWAY_AGENT"] = "sdk"
+    agent = FakeAgent(home, env, bridge, agent_kind)
     agent.sign_in()
     return agent
 
@@ -241,7 +288,8 @@ def start(fake: FakeAgent) -> Start:
 
     @asynccontextmanager
     async def started(**flags: Any) -> AsyncIterator[Client]:
-        settings = load({"port": 0} | flags, fake.env).settings
+        chosen = {} if fake.kind == "cli" else {"agent": fake.kind}
+        settings = load({"port": 0} | chosen | flags, fake.env).settings
         async with (
             serving(settings, fake.env) as server,
             aiohttp.ClientSession() as session,

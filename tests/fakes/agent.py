@@ -52,6 +52,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tests.fakes import VERSION, permissions, traces, trees
+from tests.fakes.steps import (
+    HOME,
+    RECORDINGS,
+    account,
+    as_turn,
+    note,
+    shell_words,
+    take_one,
+    wanted,
+)
 
 if TYPE_CHECKING:
     from cursor_gateway.agents.demo import program as demo
@@ -61,12 +71,7 @@ else:
     sys.path.append(str(Path(__file__).parents[2] / "cursor_gateway" / "agents" / "demo"))
     demo = importlib.import_module("program")
 
-HOME = Path(os.environ["FAKE_AGENT_DIR"])
-RECORDINGS = Path(__file__).parent.parent / "recordings"
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-STEP = re.compile(r"\[\[([a-z0-9-]+)(?::(.*?))?\]\]", re.DOTALL)
-USER_TURN = re.compile(r'<turn from="user">\n(.*?)\n</turn>', re.DOTALL)
-INSTRUCTIONS = re.compile(r"^<instructions>\n.*?^</instructions>", re.DOTALL | re.MULTILINE)
 NO_AUTH = (
     "Error: Authentication required. Please run 'agent login' first, "
     "or set CURSOR_API_KEY environment variable.\n"
@@ -83,30 +88,9 @@ CONFIG_RACE = (
 TRUSTING = {"--trust", "--force", "-f", "--yolo"}
 
 
-def account() -> str:
-    try:
-        return (HOME / "account").read_text()
-    except FileNotFoundError:
-        return ""
-
-
 def record(argv: Sequence[str], prompt: str | None) -> None:
-    """Leave a note of this start, whole or not at all."""
-    note = {
-        "pid": os.getpid(),
-        "argv": list(argv),
-        "prompt": prompt,
-        "cwd": str(Path.cwd()),
-        "mode": Path().stat().st_mode,
-        "inode": Path().stat().st_ino,
-        "files": sorted(path.name for path in Path().iterdir()),
-        "env": dict(os.environ),
-    }
-    calls = HOME / "calls"
-    calls.mkdir(exist_ok=True)
-    path = calls / f"{time.time_ns()}-{os.getpid()}.json"
-    path.with_suffix(".part").write_text(json.dumps(note))
-    path.with_suffix(".part").rename(path)
+    """Leave a note of this start."""
+    note({"argv": list(argv), "prompt": prompt}, Path.cwd())
 
 
 def fail(words: str) -> int:
@@ -197,15 +181,6 @@ def models(argv: Sequence[str], out: IO[str]) -> int:
     return 0
 
 
-def take_one(counter: str) -> bool:
-    """Whether the file `counter` still held a number above zero; counts it down."""
-    path = HOME / counter
-    left = int(path.read_text()) if path.exists() else 0
-    if left:
-        path.write_text(str(left - 1))
-    return left > 0
-
-
 def recalled(session: str) -> str:
     """A chat's transcript so far; none at all for an id that is unknown here."""
     file = traces.store_of(session)
@@ -223,19 +198,6 @@ def remember(session: str, transcript: str, answer: str) -> None:
     with file.open("ab" if vice.exists() else "wb") as store:
         store.write(text.encode("utf-8", "replace"))
     traces.write_down(session, "assistant", answer)
-
-
-def as_turn(prompt: str) -> str:
-    tagged = re.search(r"^<(?:turn|tool_result|instructions)\b", prompt, re.MULTILINE)
-    return prompt if tagged else f'<turn from="user">\n{prompt}\n</turn>'
-
-
-def habit(prompt: str) -> list[tuple[str, str]]:
-    file = HOME / "habits.json"
-    for pattern, steps in json.loads(file.read_text()) if file.exists() else ():
-        if found := re.search(pattern, prompt, re.DOTALL):
-            return STEP.findall(found.expand(steps))
-    return []
 
 
 def rewritten(value: Any) -> Any:
@@ -272,13 +234,6 @@ class Call:
         self.call_id, self.name, self.args = call_id, name, args
         self.task: threading.Thread | None = None
         self.result: dict[str, Any] = {}
-
-
-def shell_words(argument: str) -> str:
-    """A call of a shell tool; `commands[]` is a parameter that takes a list."""
-    name, parameter, command = argument.split(" ", 2)
-    value = [command] if parameter.endswith("[]") else command
-    return f"{name} {json.dumps({parameter.removesuffix('[]'): value})}"
 
 
 class Run:
@@ -318,7 +273,7 @@ class Run:
         session = self.options.get("--resume", "")
         if session and (not UUID.fullmatch(session) or take_one("no-resume")):
             return fail((RECORDINGS / "fail_bad_resume_id.stderr").read_text())
-        for name, argument in self.steps():
+        for name, argument in wanted(self.prompt):
             step: Callable[[str], int | None] = getattr(self, "do_" + name.replace("-", "_"))
             code = step(argument)
             if code is not None:
@@ -332,18 +287,6 @@ class Run:
         if self.lingers:
             self.do_hang("")
         return 0
-
-    def steps(self) -> list[tuple[str, str]]:
-        """What the last user turn with steps wants done, after so many answers of ours."""
-        if (HOME / "always").exists():
-            return STEP.findall((HOME / "always").read_text())
-        turns = [turn for turn in USER_TURN.finditer(self.prompt) if STEP.search(turn[1])]
-        # The instructions of real clients have double brackets of their own.
-        script = turns[-1][1] if turns else INSTRUCTIONS.sub("", self.prompt)
-        later = self.prompt[turns[-1].end() :] if turns else ""
-        parts = script.split("[[then]]")
-        part = parts[min(later.count('<turn from="assistant">'), len(parts) - 1)]
-        return STEP.findall(part) or habit(part) or [("text", part.strip().rpartition("\n")[2])]
 
     # The relay
 

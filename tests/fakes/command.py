@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 
 from cursor_gateway.agents.demo import program as demo
 from tests.fakes import VERSION
@@ -19,6 +20,15 @@ PYTHON = (
     f'exec "{sys.executable}" -P -S -c '
     '"import sys; from tests.fakes.agent import main; sys.exit(main(sys.argv[1:]))" "$@"'
 )
+
+
+# The launcher of the real bridge is a shell, too, which waits for the server that it has started.
+# It is not given the gateway's environment.
+def bridge(home: Path) -> str:
+    return f"""#!/bin/sh
+export FAKE_AGENT_DIR="{home}" PYTHONPATH="{Path(__file__).parents[2]}"
+"{sys.executable}" -P -S -m tests.fakes.bridge "$@"
+"""
 
 
 def _status() -> str:

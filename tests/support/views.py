@@ -12,7 +12,12 @@ from tests.conftest import Client, FakeAgent, eventually
 
 def resumed(fake: FakeAgent) -> list[bool]:
     """Of each run, whether it took up a chat."""
-    return ["--resume" in run["argv"] for run in fake.runs()]
+    runs = fake.runs()
+    if fake.kind == "cli":
+        return ["--resume" in run["argv"] for run in runs]
+    # A chat is an agent that was sent a message before.
+    agents = [run["agent"] for run in runs]
+    return [agent in agents[:at] for at, agent in enumerate(agents)]
 
 
 async def health_when(client: Client, wanted: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
