@@ -235,7 +235,7 @@ class Account:
         return found
 
     async def _found_sign_in(self) -> SignIn:
-        if not self._agent.key_variable:
+        if not self._agent.key_variable or self._agent.capabilities.names_key_owner:
             return await self._agent.sign_in()
         # With a key, an agent may know only of a browser sign-in; the list of models knows the
         # truth.

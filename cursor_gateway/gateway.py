@@ -22,7 +22,6 @@ from cursor_gateway.core.history import Answer
 from cursor_gateway.core.instructions import AskAgain, Deliver, Done, Read, Reply, RunTools
 from cursor_gateway.core.turn import Turn
 from cursor_gateway.errors import (
-    AgentNotFound,
     GatewayError,
     NotAuthenticated,
     TooManyRequests,
@@ -306,7 +305,7 @@ class Gateway:
             agent: dict[str, Any] = {"kind": located.kind, "path": located.path}
             agent["version"] = self.account.version
             problem = self.account.problem() or self._parts.scratch.problem
-        except AgentNotFound as missing:
+        except GatewayError as missing:
             agent, problem = {"kind": None, "path": None, "version": None}, missing
         is_starting = not problem and self.account.is_starting
         of_agent = self.agent.state()
@@ -319,6 +318,8 @@ class Gateway:
             "mcp_servers": self.bridge.state(),
             "agent": agent,
             "slots": self._slots.state(),
+            "warm": _NOTHING_WARM,
+            "warnings": [],
             **of_agent,
             "sessions": {**self._sessions.state(), **of_agent.get("sessions", {})},
             "loops_stopped": self._loops_stopped,
@@ -335,6 +336,10 @@ class Gateway:
         await self.bridge.close()
         self._sessions.close()
         await self._parts.close(at_once=at_once)
+
+
+# Of an agent that nobody starts before it is needed.
+_NOTHING_WARM = {"most": 0, "spares": 0, "used": 0, "state": "off", "reason": ""}
 
 
 def _channel_of(request: TurnRequest, run: Run, turn: Turn) -> str:

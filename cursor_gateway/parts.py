@@ -44,6 +44,7 @@ class Parts:
                 self.workspaces,
                 self.relay,
                 new_call_id,
+                execute,
                 another=lambda settings: another_agent(settings, env),
             )
         )

@@ -253,9 +253,9 @@ class Sessions:
         # Each has a key or two.
         if len(self._stored) >= MAX_CHATS and self.chats >= MAX_CHATS:
             self._forget(self._oldest())
-        keys: tuple[Hashable, ...] = ((request.scope_with_tools, seen.key),)
+        keys: tuple[Hashable, ...] = ((self._scope(request), seen.key),)
         if name := session_name(request.conversation):
-            keys = (*keys, (request.scope_with_tools, name, _instructions(request)))
+            keys = (*keys, (self._scope(request), name, _instructions(request)))
         loop = asyncio.get_running_loop()
         stored = _Stored(chat, seen, keys, loop.time() + self._seconds)
         if self._expiry is None:
@@ -274,12 +274,12 @@ class Sessions:
         past, _ = request.past_and_new
         stored, known = None, 0
         if past:
-            stored = self._stored.get((request.scope_with_tools, request.past.key))
+            stored = self._stored.get((self._scope(request), request.past.key))
             stored = stored if stored and request.past.goes_on_from(stored.seen) else None
             known = len(past)
         elif name := session_name(request.conversation):
             # A client that names its session may send only what is new.
-            stored = self._stored.get((request.scope_with_tools, name, _instructions(request)))
+            stored = self._stored.get((self._scope(request), name, _instructions(request)))
             known = sum(message.role == "system" for message in messages)
         if stored is None or known == len(messages):
             return None, 0
@@ -288,6 +288,10 @@ class Sessions:
             self._agent.forget(stored.chat)
             return None, 0
         return stored.chat, known
+
+    def _scope(self, request: TurnRequest) -> Hashable:
+        takes_tools = self._agent.capabilities.chats_take_tools
+        return request.scope if takes_tools else request.scope_with_tools
 
     def _take(self, stored: _Stored) -> None:
         for key in stored.keys:

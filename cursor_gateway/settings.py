@@ -78,8 +78,9 @@ class Settings:
     agent: str = setting(
         "cli",
         "CURSOR_GATEWAY_AGENT",
-        "Who answers: `cli` is Cursor's print CLI, `demo` the built-in demo agent.",
-        choices=("cli", "demo"),
+        "Who answers: `cli` is Cursor's print CLI, `sdk` the bridge of Cursor's SDK (only with an "
+        "API key), `demo` the built-in demo agent.",
+        choices=("cli", "sdk", "demo"),
     )
     agent_executable: str = setting(
         "",

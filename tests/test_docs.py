@@ -12,14 +12,17 @@ from typing import Any
 import click
 import pytest
 
-from cursor_gateway.agents.cursor.cli import CursorCli
+from cursor_gateway.agents import AGENTS, chosen
+from cursor_gateway.agents.sdk import texts as sdk_texts
 from cursor_gateway.cli.main import cli
 from cursor_gateway.dialects import DIALECTS, Dialect
 from cursor_gateway.doctor.checks import in_order
 from cursor_gateway.errors import UnsupportedParameter
-from cursor_gateway.settings import FIELDS
-from docs.generate import PAGES, error_classes
+from cursor_gateway.parts import another_agent
+from cursor_gateway.settings import FIELDS, Settings
+from docs.generate import PAGES, error_classes, errors_of
 from docs.symptoms import symptoms
+from tests.conftest import FakeAgent
 from tests.dialects.answers import REQUESTS
 
 TESTS = Path(__file__).parent
@@ -46,6 +49,15 @@ def test_every_command_and_endpoint_is_in_the_docs() -> None:
         assert f"## GET {path}" in api
     for name in FIELDS:
         assert f"## {name}\n" in (ROOT / "docs" / "configuration.md").read_text()
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+async def test_an_agent_can_do_by_default_what_its_column_says(kind: str, fake: FakeAgent) -> None:
+    """The page shows what the class says; this is what the agent says when the gateway asks it."""
+    async with another_agent(Settings(agent=kind), fake.env) as agent:
+        assert agent.capabilities == agent.by_default
+    page = (ROOT / "docs" / "agents.md").read_text()
+    assert f"| `{kind}` " in page and f"`--agent {kind}`" in page
 
 
 def test_every_attack_names_tests_that_exist() -> None:
@@ -130,10 +142,10 @@ def test_every_page_is_found_from_the_index() -> None:
 
 def test_every_error_and_every_check_of_the_doctor_has_its_symptom() -> None:
     explained = [kind for symptom in symptoms() for kind in symptom.kinds]
-    assert sorted(kind.code for kind in explained) == sorted(kind.code for kind in error_classes())
-    assert {symptom.check for symptom in symptoms()} - {""} == {
-        row.name for row in in_order(CursorCli)
-    }
+    raised = [*error_classes(), *errors_of(sdk_texts)]
+    assert sorted(map(repr, explained)) == sorted(map(repr, raised))
+    checked = {row.name for kind in AGENTS for row in in_order(chosen(Settings(agent=kind)))}
+    assert {symptom.check for symptom in symptoms()} - {""} == checked
 
 
 def test_what_the_symptoms_quote_is_said() -> None:

@@ -19,6 +19,7 @@ import aiohttp
 import pytest
 
 from cursor_gateway import errors, running_gateways
+from cursor_gateway.agents.sdk import texts as sdk_texts
 from cursor_gateway.clients import CLIENTS
 from tests.conftest import FakeAgent, eventually
 from tests.support.machine import OF_CLIENTS
@@ -169,6 +170,38 @@ async def installs_the_command(fake: FakeAgent, command: str) -> None:
     assert shown.startswith("cursor-gateway, version ")
 
 
+async def installs_the_bridge(fake: FakeAgent, command: str) -> None:
+    """Cursor's package is Cursor's, and the index is far: a stand-in for `pip` puts ours there."""
+    assert command == sdk_texts.INSTALL
+    fake.env.update(CURSOR_GATEWAY_AGENT="sdk", CURSOR_API_KEY="key")
+    fake.bridge.rename(fake.home / "download")
+    put(
+        fake,
+        "pip",
+        f'test "$*" = "install cursor-gateway[sdk]" && mv {fake.home}/download {fake.bridge}',
+    )
+    assert command in await typed(fake, "cursor-gateway status", code=1)
+    await typed(fake, command)
+    assert "signed in as" in await typed(fake, "cursor-gateway status")
+
+
+async def gives_the_key(fake: FakeAgent, command: str) -> None:
+    fake.env["CURSOR_GATEWAY_AGENT"] = "sdk"
+    assert "Set CURSOR_API_KEY" in await typed(fake, "cursor-gateway status", code=1)
+    assert "signed in as" in await typed(fake, f"{command}; cursor-gateway status")
+
+
+async def chooses_the_bridge(fake: FakeAgent, command: str) -> None:
+    fake.env["CURSOR_API_KEY"] = "key"
+    assert (await typed(fake, f"{command}; cursor-gateway status")).startswith("sdk (")
+
+
+async def serves_by_the_bridge(fake: FakeAgent, command: str) -> None:
+    fake.env["CURSOR_API_KEY"] = "key"
+    await serves(fake, command)
+    assert fake.rpcs("Send")
+
+
 async def asks_the_gateway(fake: FakeAgent, command: str) -> None:
     if shutil.which("curl", path=fake.env["PATH"]) is None:
         pytest.skip("there is no curl here")
@@ -219,6 +252,11 @@ HOW: dict[str, How] = {
     "make install": installs_the_command,
     "cursor-gateway login": signs_in,
     "cursor-gateway serve": serves,
+    "cursor-gateway serve --demo": serves,
+    "pip install 'cursor-gateway[sdk]'": installs_the_bridge,
+    "export CURSOR_API_KEY=YOUR-KEY": gives_the_key,
+    "export CURSOR_GATEWAY_AGENT=sdk": chooses_the_bridge,
+    "cursor-gateway serve --agent sdk": serves_by_the_bridge,
     "cursor-gateway setup": prints("cursor-gateway setup CLIENT"),
     "cursor-gateway setup opencode": prints("--write` writes it"),
     "cursor-gateway setup opencode --write": writes_and_undoes,

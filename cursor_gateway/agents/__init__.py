@@ -12,9 +12,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cursor_gateway.findings import Row
     from cursor_gateway.processes.children import Children, LastWill
     from cursor_gateway.relay.server import Relay
+    from cursor_gateway.relay.session import Execute
     from cursor_gateway.settings import Settings
     from cursor_gateway.workspaces import Workspaces
 
@@ -34,25 +35,32 @@ if TYPE_CHECKING:
 AGENTS: dict[str, str] = {
     "cli": "cursor_gateway.agents.cursor.cli:CursorCli",
     "demo": "cursor_gateway.agents.demo.agent:DemoAgent",
+    "sdk": "cursor_gateway.agents.sdk.agent:SdkAgent",
 }
+
+
+def _can(sentence: str) -> bool:
+    """A capability that agents lack unless they say so; docs/agents.md has the sentence."""
+    return field(default=False, metadata={"sentence": sentence})
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What an agent can do. The gateway asks for nothing else."""
 
-    # It calls the client's tools and waits for their results; else its model writes the calls.
-    calls_back: bool = False
-    # A finished run leaves a chat that another run can go on with.
-    resumes: bool = False
-    # It can be started before anybody asks.
-    starts_warm: bool = False
-    # It reads images.
-    reads_images: bool = False
-    # It counts the tokens that it uses.
-    reports_usage: bool = False
-    # Its own tools can be switched off, so that only the client acts.
-    own_tools_off: bool = False
+    calls_back: bool = _can(
+        "It calls the client's tools and waits for their results; else its model writes the calls."
+    )
+    resumes: bool = _can("A finished run leaves a chat that another run can go on with.")
+    chats_take_tools: bool = _can("A chat goes on though the client's tools have changed.")
+    starts_warm: bool = _can("It can be made ready before anybody asks.")
+    reads_images: bool = _can("It reads images.")
+    reports_usage: bool = _can("It counts the tokens that it uses.")
+    own_tools_off: bool = _can("Its own tools can be switched off, so that only the client acts.")
+    names_key_owner: bool = _can(
+        "It says whose its API key is, and so whether the key is valid; else only the list of "
+        "models shows that."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +232,9 @@ class Agent(Protocol):
     # did. Whoever knows them sets it.
     make_room: Callable[[], Awaitable[bool]]
 
+    # What it can do by the default settings.
+    by_default: ClassVar[Capabilities] = Capabilities()
+
     def __init__(self, context: AgentContext) -> None: ...
 
     # Before anything is started
@@ -268,12 +279,12 @@ class Agent(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities()
+        """What it can do by its own settings, now."""
+        return self.by_default
 
     @property
     def key_variable(self) -> str:
-        """The variable that holds the key it signs in with; empty where it signs in otherwise. Only
-        the list of models tells whether a key is valid."""
+        """The variable that holds the key it signs in with; empty where it signs in otherwise."""
         return ""
 
     @property
@@ -351,6 +362,8 @@ class AgentContext:
     workspaces: Workspaces
     relay: Relay
     new_call_id: Callable[[], str]
+    # Executes a call of a bridged tool.
+    execute: Execute
     # The same agent by other settings, with everything of its own, for the doctor's probes.
     another: Callable[[Settings], AbstractAsyncContextManager[Agent]]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from cursor_gateway.core.json_text import to_json
 
@@ -61,6 +62,15 @@ class ToolSpec:
         """Two tools that look different to the model have different digests."""
         seen = "\0".join((self.name, self.description, to_json(self.schema)))
         return hashlib.blake2b(seen.encode(), digest_size=16).digest()
+
+
+_SHARED: WeakValueDictionary[bytes, ToolSpec] = WeakValueDictionary()
+
+
+def shared(tool: ToolSpec) -> ToolSpec:
+    """The same tool as it came before, for as long as anybody has that. A client sends its tools
+    with each request, and each run that waits for results keeps them."""
+    return _SHARED.setdefault(tool.digest, tool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,8 @@ class Usage:
     output: int
     cached: int = 0
     estimated: bool = False
+    # How much of `output` nobody was shown; None where the agent does not tell.
+    reasoning: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -88,6 +90,7 @@ class Usage:
             self.output + other.output,
             self.cached + other.cached,
             self.estimated or other.estimated,
+            _sum(self.reasoning, other.reasoning),
         )
 
     def beyond(self, reported: Usage) -> Usage | None:
@@ -99,7 +102,13 @@ class Usage:
             self.output - reported.output,
             max(0, self.cached - reported.cached),
             self.estimated or reported.estimated,
+            None if self.reasoning is None else max(0, self.reasoning - (reported.reasoning or 0)),
         )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """Of what is known."""
+    return None if one is None and other is None else (one or 0) + (other or 0)
 
 
 ZERO_USAGE = Usage(0, 0)

@@ -60,10 +60,14 @@ _TOOLS_HEAD = (
 # them the step.
 _RELAY_INSTRUCTION = (
     "Call them as MCP tools of the server `{server}`, by the names and with the arguments that are "
-    "given here; they need not be looked up. Several calls may be made at once. Where a call is "
-    "answered by a ticket, its result is not there yet: call `{wait}` with the ticket until it is. "
+    "given here; they need not be looked up. Several calls may be made at once. {ticket}"
     "Earlier calls are written below as <tool_call> blocks; do not write such blocks, make the "
     "calls."
+)
+
+_TICKET = (
+    "Where a call is answered by a ticket, its result is not there yet: call `{wait}` with the "
+    "ticket until it is. "
 )
 
 _BOUNDARY = re.compile(r"<(?=\\*/?(?:tools|instructions|turn|tool_call|tool_result)\b)")
@@ -88,11 +92,14 @@ class Reading:
     image_folder: str = ""
     # How many messages the agent has read and written already.
     known: int = 0
-    # The MCP server that offers the tools, and its tool that waits for a late result.
+    # The MCP server that offers the tools, and its tool that waits for a late result, if there is
+    # one.
     server: str = ""
     wait_tool: str = ""
     # Tool -> its name on that server, if that is another one.
     names: Mapping[str, str] = field(default_factory=dict)
+    # Whether the images come beside the text, in the order of their numbers, and not as files.
+    images_are_beside: bool = False
 
 
 _FROM_THE_BEGINNING = Reading()
@@ -100,7 +107,7 @@ _FROM_THE_BEGINNING = Reading()
 
 def render(conversation: Conversation, reading: Reading = _FROM_THE_BEGINNING) -> Prompt:
     known, messages = conversation.messages[: reading.known], conversation.messages[reading.known :]
-    page = _Page(reading.image_folder, known)
+    page = _Page(reading, known)
     only = messages[0] if len(messages) == 1 else None
     is_plain = only is not None and only.role == "user" and not _results(only)
     tools = conversation.callable_tools
@@ -115,8 +122,8 @@ def render(conversation: Conversation, reading: Reading = _FROM_THE_BEGINNING) -
 
 
 class _Page:
-    def __init__(self, image_folder: str, known: Sequence[Message]) -> None:
-        self._image_folder = image_folder
+    def __init__(self, reading: Reading, known: Sequence[Message]) -> None:
+        self._reading = reading
         parts = [part for message in known for part in message.parts]
         self._known_calls = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
         # How many images the agent has seen already: their names are taken.
@@ -142,7 +149,7 @@ class _Page:
             case ImageLink(url):
                 return f"[image: {_guarded(url)}]"
             case ImageFile():
-                return f"[image: the file {self._file(part)}]"
+                return f"[image: {self._file(part)}]"
             case call:
                 return _tool_call(call)
 
@@ -156,7 +163,10 @@ class _Page:
     def _file(self, image: ImageFile) -> str:
         name = f"image-{self._known_images + len(self.files) + 1}.{image.extension}"
         self.files.append((name, image.data))
-        return f"{self._image_folder}/{name}" if self._image_folder else name
+        if self._reading.images_are_beside:
+            return f"number {len(self.files)} of those beside this text"
+        folder = self._reading.image_folder
+        return f"the file {folder}/{name}" if folder else f"the file {name}"
 
 
 def _tools(tools: Sequence[ToolSpec], reading: Reading) -> list[str]:
@@ -170,7 +180,8 @@ def _tools(tools: Sequence[ToolSpec], reading: Reading) -> list[str]:
     where, instruction = "", INSTRUCTION
     if reading.server:
         where = f" on the MCP server `{reading.server}`"
-        instruction = _RELAY_INSTRUCTION.format(server=reading.server, wait=reading.wait_tool)
+        ticket = _TICKET.format(wait=reading.wait_tool) if reading.wait_tool else ""
+        instruction = _RELAY_INSTRUCTION.format(server=reading.server, ticket=ticket)
     head = _TOOLS_HEAD.format(where=where)
     return [f"<tools>\n{head}\n\n{instruction}\n\n{listed}\n</tools>"]
 

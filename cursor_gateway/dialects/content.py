@@ -15,6 +15,7 @@ from cursor_gateway.core.conversation import (
     ToolChoice,
     ToolResult,
     ToolSpec,
+    shared,
 )
 from cursor_gateway.core.json_schema import MAX_NODES
 from cursor_gateway.core.json_text import to_json
@@ -180,10 +181,12 @@ def _tool(tool: Mapping[str, Any]) -> ToolSpec | None:
         return None
     schema = described.get("parameters") or described.get("input_schema")
     description = described.get("description")
-    return ToolSpec(
-        name,
-        description if isinstance(description, str) else "",
-        schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
+    return shared(
+        ToolSpec(
+            name,
+            description if isinstance(description, str) else "",
+            schema if isinstance(schema, dict) else {"type": "object", "properties": {}},
+        )
     )
 
 

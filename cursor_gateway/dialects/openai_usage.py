@@ -16,4 +16,6 @@ def render_usage(usage: Usage | None) -> dict[str, Any] | None:
         "total_tokens": usage.input + usage.output,
         "prompt_tokens_details": {"cached_tokens": usage.cached},
     }
+    if usage.reasoning is not None:
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning}
     return counts | {"estimated": True} if usage.estimated else counts

@@ -326,7 +326,7 @@ def _usage(usage: Usage | None) -> dict[str, Any] | None:
         "input_tokens": usage.input,
         "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": 0},
         "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
         "total_tokens": usage.input + usage.output,
     }
     return counts | {"estimated": True} if usage.estimated else counts

@@ -109,6 +109,8 @@ async def _nobody() -> bool:
 
 
 class EchoAgent(Agent):
+    by_default = Capabilities(calls_back=True, resumes=True)
+
     last_will = NoWill()
 
     def __init__(self, context: AgentContext) -> None:
@@ -126,10 +128,6 @@ class EchoAgent(Agent):
     @classmethod
     def update_command(cls, settings: Settings, env: Mapping[str, str]) -> str:
         return "true"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(calls_back=True, resumes=True)
 
     def locate(self) -> Located:
         return HERE

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from tests.bridge.conftest import Bridged, Mcp
-from tests.conftest import FakeAgent, eventually, text_of
+from tests.conftest import EITHER_AGENT, FakeAgent, eventually, text_of
 from tests.http.dialogue import Dialogue, tool
 
 ECHO = "mcp__notes__echo"
+pytestmark = EITHER_AGENT
+
 CHANNELS = pytest.mark.parametrize("channel", ["relay", "text"])
 
 
@@ -143,7 +145,7 @@ async def test_a_client_that_leaves_cancels_the_call(
         async with client.chat(f"[[text:x]]{prompt}", stream=True) as response:
             await response.content.readany()
             await eventually((mcp.home / "waiting").exists)
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
         calls: Any = await client.session.post(
             client.url("/v1/tools/mcp__notes__cancelled/call"), json={"arguments": {}}
         )

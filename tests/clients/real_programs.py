@@ -14,8 +14,8 @@ import pytest
 
 from cursor_gateway.clients import CLIENTS
 from cursor_gateway.clients.client import PROVIDER
-from tests.clients.programs import PROGRAMS, ROOT, Program, desk
-from tests.conftest import Client, FakeAgent, Start
+from tests.clients.programs import PROGRAMS, ROOT, Desk, Program, desk
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start
 
 pytest_plugins = ["tests.clients.outside"]
 
@@ -27,6 +27,10 @@ def every(wanted: Callable[[Program], object]) -> pytest.MarkDecorator:
 
 EVERY_PROGRAM = every(lambda program: True)
 EVERY_ONE_WITH_TOOLS = every(lambda program: program.shell)
+# The SDK's failures differ from the CLI's in their words only: some clients are enough.
+SOME_PROGRAMS = every(
+    lambda program: program.name in {"codex", "claude-code", "opencode", "oh-my-pi", "droid"}
+)
 
 
 def call(program: Program, command: str) -> str:
@@ -34,6 +38,7 @@ def call(program: Program, command: str) -> str:
 
 
 @EVERY_PROGRAM
+@EITHER_AGENT
 @pytest.mark.timeout(600)
 async def test_a_plain_answer_is_shown(program: Program, client: Client, tmp_path: Path) -> None:
     user = await desk(program, client, tmp_path)
@@ -86,11 +91,35 @@ async def test_parallel_calls_are_all_executed(
 async def test_a_task_of_several_steps_takes_one_agent(
     program: Program, client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
+    await does_a_task_of_several_steps(await desk(program, client, tmp_path))
+    assert sum("--approve-mcps" in run["argv"] for run in fake.runs()) == 1
+
+
+@EVERY_ONE_WITH_TOOLS
+@pytest.mark.agents("sdk")
+@pytest.mark.timeout(600)
+async def test_a_task_of_several_steps_is_one_message_to_the_bridge(
+    program: Program, client: Client, fake: FakeAgent, tmp_path: Path
+) -> None:
     user = await desk(program, client, tmp_path)
+    rounds = await does_a_task_of_several_steps(user)
+    created = [each["options"] for each in fake.rpcs("CreateAgent")]
+    # Some ask for a title beside it, without any tools.
+    (worker,) = [each for each in created if "customTools" in each["local"]]
+    sent = [each["agentId"] for each in fake.rpcs("Send")]
+    assert sent.count(worker["agentId"]) == 1
+    # The model was asked once for the message, and once for the results of each round.
+    assert fake.model_steps(worker["agentId"]) == 1 + rounds
+
+
+async def does_a_task_of_several_steps(user: Desk) -> int:
+    """Four calls, the last two at once where the client can; in how many rounds."""
+    program = user.program
     second_last = "shell-relay" if program.takes_one_call else "shell-announce"
+    kinds = ("shell-relay", "shell-relay", second_last, "shell-relay")
     steps = [
         f"{kind}:{program.shell} {program.argument} echo {n} >> {user.project}/file{n}"
-        for n, kind in enumerate(("shell-relay", "shell-relay", second_last, "shell-relay"))
+        for n, kind in enumerate(kinds)
     ]
     script = "".join(f"[[{step}]]" for step in steps)
     output = await user.run(
@@ -99,7 +128,7 @@ async def test_a_task_of_several_steps_takes_one_agent(
     files = sorted(path.read_text() for path in user.project.glob("file*"))
     assert files == ["0\n", "1\n", "2\n", "3\n"]
     assert "All four." in output
-    assert sum("--approve-mcps" in run["argv"] for run in fake.runs()) == 1
+    return kinds.count("shell-relay")
 
 
 @every(lambda program: program.shell and program.is_native_shell)
@@ -137,8 +166,50 @@ async def test_a_refusal_says_what_to_do(
     """Signed out of Cursor: the user must read how to sign in, not watch a spinner."""
     user = await desk(program, client, tmp_path)
     fake.sign_out()
-    options = ("-o", "stream-json") if program.name == "droid" else ()
-    assert "cursor-gateway login" in await user.run("Say hello", *options, may_fail=True)
+    assert "cursor-gateway login" in await shown(user)
+
+
+@SOME_PROGRAMS
+@pytest.mark.agents("sdk")
+@pytest.mark.timeout(600)
+async def test_a_key_that_cursor_does_not_know_is_shown(
+    program: Program, client: Client, fake: FakeAgent, tmp_path: Path
+) -> None:
+    user = await desk(program, client, tmp_path)
+    fake.put("key", "another")
+    assert "CURSOR_API_KEY" in await shown(user)
+
+
+@SOME_PROGRAMS
+@pytest.mark.agents("sdk")
+@pytest.mark.timeout(600)
+async def test_a_usage_limit_is_shown(
+    program: Program, client: Client, fake: FakeAgent, tmp_path: Path
+) -> None:
+    user = await desk(program, client, tmp_path)
+    fake.put("always", "[[fail-as-result:usage_limit_exceeded: You have hit a limit]]")
+    output = await shown(user)
+    assert "You have hit a limit" in output
+    # The code alone tells what kind of failure it is.
+    assert "cursor.com/dashboard" in output
+
+
+@SOME_PROGRAMS
+@pytest.mark.agents("sdk")
+@pytest.mark.timeout(600)
+async def test_a_bridge_that_dies_in_the_middle_is_shown(
+    program: Program, client: Client, fake: FakeAgent, tmp_path: Path
+) -> None:
+    user = await desk(program, client, tmp_path)
+    # Half a second of words, so that they are on their way to the client before the end.
+    fake.put("always", "[[slowly:25]][[die]]")
+    assert "Cursor's SDK bridge failed" in await shown(user)
+
+
+async def shown(user: Desk) -> str:
+    """What a client that cannot succeed has said in the end."""
+    options = ("-o", "stream-json") if user.program.name == "droid" else ()
+    return await user.run("Say hello", *options, may_fail=True)
 
 
 @pytest.mark.timeout(600)

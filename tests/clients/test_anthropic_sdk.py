@@ -9,7 +9,9 @@ import anthropic
 import pytest
 from pydantic import BaseModel
 
-from tests.conftest import Client, FakeAgent, Start
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start
+
+pytestmark = EITHER_AGENT
 
 LS: Any = {
     "name": "ls",
@@ -165,6 +167,7 @@ async def test_tokens_are_counted_and_models_listed(client: Client) -> None:
         assert (await api.models.retrieve("composer-2.5")).display_name == "Composer 2.5"
 
 
+@pytest.mark.agents("cli")
 @pytest.mark.parametrize(
     ("wanted", "model"),
     [
@@ -217,7 +220,7 @@ async def test_the_sdk_repeats_what_may_pass_and_gives_up_what_stays(
 
 
 async def test_a_failure_mid_stream_is_an_exception(client: Client) -> None:
-    prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable]]][[exit:1]]"
+    prompt = "[[text:Hello]][[error-event:RetriableError: [unavailable]]]"
     async with sdk(client) as api:
         stream: Any = await api.messages.create(**asking(prompt), stream=True)
         with pytest.raises(anthropic.APIError, match="unavailable"):

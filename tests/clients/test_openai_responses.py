@@ -10,7 +10,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from tests.conftest import Client
+from tests.conftest import EITHER_AGENT, Client
+
+pytestmark = EITHER_AGENT
 
 LS: Any = {
     "type": "function",
@@ -142,7 +144,7 @@ async def test_failures_are_typed_errors(
 
 
 async def test_a_failure_mid_stream_is_a_failed_response(client: Client) -> None:
-    prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable]]][[exit:1]]"
+    prompt = "[[text:Hello]][[error-event:RetriableError: [unavailable]]]"
     async with sdk(client) as api:
         stream: Any = await api.responses.create(model="auto", input=prompt, stream=True)
         events = [event async for event in stream]

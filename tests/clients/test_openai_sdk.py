@@ -11,7 +11,9 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from pydantic import BaseModel
 
-from tests.conftest import Client, FakeAgent, Start, eventually
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually
+
+pytestmark = EITHER_AGENT
 
 
 def sdk(client: Client, **options: Any) -> openai.AsyncOpenAI:
@@ -84,7 +86,7 @@ async def test_old_scripts_call_a_function(client: Client, fake: FakeAgent, step
         stream = await api.chat.completions.create(**asked, stream=True)
         chunks = [chunk.choices[0] async for chunk in stream]
         # Nobody waits for a client that cannot say whose result it brings.
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
         asked["messages"] += [
             choice.message.model_dump(exclude_none=True),
             {"role": "function", "name": "ls", "content": "a.txt"},
@@ -116,6 +118,13 @@ async def test_models_are_listed_and_retrieved(client: Client) -> None:
         assert (await api.models.retrieve("composer-2.5")).owned_by == "cursor"
 
 
+@pytest.mark.agents("cli")
+async def test_a_workspace_that_nobody_trusts_is_a_typed_error(client: Client) -> None:
+    async with sdk(client) as api:
+        with pytest.raises(openai.PermissionDeniedError):
+            await api.chat.completions.create(**asking("[[play:fail_trust]]"))
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("prompt", "error"),
@@ -123,7 +132,6 @@ async def test_models_are_listed_and_retrieved(client: Client) -> None:
         ("[[play:fail_auth_required]]", openai.AuthenticationError),
         ("[[play:fail_usage_limit]]", openai.RateLimitError),
         ("[[play:fail_unknown_model]]", openai.BadRequestError),
-        ("[[play:fail_trust]]", openai.PermissionDeniedError),
         ("[[exit:0]]", openai.InternalServerError),
     ],
 )
@@ -138,7 +146,7 @@ async def test_failures_are_typed_errors(
 
 
 async def test_a_failure_mid_stream_is_an_exception(client: Client) -> None:
-    prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable]]][[exit:1]]"
+    prompt = "[[text:Hello]][[error-event:RetriableError: [unavailable]]]"
     async with sdk(client) as api:
         stream = await api.chat.completions.create(**asking(prompt), stream=True)
         with pytest.raises(openai.APIError, match="unavailable"):

@@ -200,3 +200,20 @@ def test_on_the_relay_the_server_and_its_tools_are_named() -> None:
     text = render(Conversation("auto", (USER,), tools=(BASH,)), reading).text
     assert "MCP server `client`" in text and "`wait_for_result`" in text and "## bash_1" in text
     assert "To call a tool, write this" not in text
+
+
+def test_where_no_call_is_late_nothing_is_said_of_tickets() -> None:
+    tools = (ToolSpec("bash", "", {}),)
+    text = render(Conversation("auto", (USER,), tools=tools), Reading(server="client")).text
+    assert "MCP tools of the server `client`" in text
+    assert "ticket" not in text and "at once. Earlier calls" in text
+
+
+def test_images_beside_the_text_are_named_by_their_place() -> None:
+    image = ImageFile(b"x", "png")
+    earlier, new = Message("user", (image,)), Message("user", (image, image))
+    reading = Reading(known=1, images_are_beside=True)
+    made = render(Conversation("auto", (earlier, new)), reading)
+    numbers = [f"[image: number {number} of those beside this text]" for number in (1, 2)]
+    assert made.text == "\n\n".join(numbers)
+    assert len(made.files) == 2

@@ -144,7 +144,7 @@ async def test_where_there_is_no_room_for_a_large_body_small_ones_are_served(
         for answer in answers:
             answer.cancel()
         await asyncio.wait(answers)
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
         assert await client.content(f"{large}[[text:ok]]") == "ok"
 
 

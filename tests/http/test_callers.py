@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent
+from tests.conftest import EITHER_AGENT, Client, FakeAgent
+
+pytestmark = EITHER_AGENT
 
 TASK = '[[relay:bash {"command": "ls"}]][[text:It holds ]][[say-result]][[then]][[text:replayed]]'
 SCHEMA = {"type": "object", "properties": {"command": {"type": "string"}}}

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, text_of
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, text_of
+
+pytestmark = EITHER_AGENT
 
 NOTES = "`notes.txt`"
 PARAGRAPHS = "In a.txt.\n\nIt has 3 lines."
@@ -70,10 +72,6 @@ async def test_a_plain_answer_is_the_fold_of_the_stream(client: Client) -> None:
         ("[[text:In a.txt.]][[tool:read]][[text:It has 3 ]][[text:lines.]]", PARAGRAPHS),
         ("[[text:A]][[tool:read]][[think:Hm.]][[tool:grep]][[text:\nB]]", "A\nB"),
         ("[[tool:read]][[text:A]][[tool:read]]", "A"),
-        (
-            "[[play:partial_tools]]",
-            f"I'll read {NOTES}, then count its lines.\n\n{NOTES} has 3 lines.",
-        ),
         ("[[text:a]][[text: ]][[text:\n]][[text:  ]][[text:b]]", "a \n  b"),
         ("[[cut:\U0001f469‍\U0001f469 ok]]", "\U0001f469‍\U0001f469 ok"),
         (
@@ -89,12 +87,30 @@ async def test_every_word_arrives_once(client: Client, prompt: str, expected: st
     assert await client.content(prompt) == expected
 
 
+@pytest.mark.agents("cli")
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        (
+            "[[play:partial_tools]]",
+            f"I'll read {NOTES}, then count its lines.\n\n{NOTES} has 3 lines.",
+        ),
+    ],
+)
+async def test_every_word_of_the_clis_stream_arrives_once(
+    client: Client, prompt: str, expected: str
+) -> None:
+    assert await client.text(prompt) == expected
+    assert await client.content(prompt) == expected
+
+
 async def test_usage_that_the_agent_does_not_give_is_estimated_and_says_so(client: Client) -> None:
     answer = await client.answer("[[no-usage]][[text:twelve chars]]")
     assert answer["usage"]["completion_tokens"] == 3
     assert answer["usage"]["estimated"] is True
 
 
+@pytest.mark.agents("cli")
 async def test_cached_tokens_are_part_of_the_prompt_tokens(client: Client) -> None:
     usage = (await client.answer("[[play:partial_simple]]"))["usage"]
     assert usage["prompt_tokens"] == 8830 + 44800
@@ -151,6 +167,7 @@ async def test_json_that_never_fits_is_a_clear_error(client: Client) -> None:
     assert error["code"] == "output_invalid"
 
 
+@pytest.mark.agents("cli")
 async def test_images_become_files_that_the_prompt_names(client: Client, fake: FakeAgent) -> None:
     parts = [
         {"type": "text", "text": "Compare"},
@@ -225,6 +242,7 @@ async def test_a_long_prompt_arrives_whole(client: Client, fake: FakeAgent) -> N
     assert fake.runs()[0]["prompt"] == prompt
 
 
+@pytest.mark.agents("cli")
 async def test_the_agent_is_called_as_the_contract_says(client: Client, fake: FakeAgent) -> None:
     await client.answer("[[text:ok]]", model="composer-2.5")
     (run,) = fake.runs()
@@ -241,6 +259,7 @@ async def test_an_empty_answer_is_an_answer(client: Client) -> None:
     assert await client.content("[[init]]") == ""
 
 
+@pytest.mark.agents("cli")
 async def test_a_workspace_is_used_where_the_user_named_one(
     start: Start, fake: FakeAgent, tmp_path: Path
 ) -> None:

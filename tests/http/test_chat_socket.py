@@ -17,7 +17,7 @@ import websockets
 from aiohttp import web
 from hypothesis import strategies as st
 
-from tests.conftest import Client, FakeAgent, Start, eventually, text_of
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually, text_of
 from tests.http.dialogue import BASH
 from tests.support.machine import is_blocked_on_its_pipe, resident_mb
 
@@ -76,6 +76,7 @@ def alike(chunk: Any) -> Any:
     return {name: value for name, value in chunk.items() if name not in ("id", "created")}
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize("prompt", ["[[think:hm]][[text:a\n\nbü🙂]]", "[[tool:read]]"])
 async def test_the_messages_are_the_chunks_of_the_stream(client: Client, prompt: str) -> None:
     options = {"stream_options": {"include_usage": True}}
@@ -88,6 +89,7 @@ async def test_the_messages_are_the_chunks_of_the_stream(client: Client, prompt:
     assert set(end) == {"type", "request_id"} and end["type"] == "done"
 
 
+@EITHER_AGENT
 async def test_a_whole_answer_is_one_message_where_it_is_asked_for(client: Client) -> None:
     async with opened(client) as talk:
         await talk.ask("[[text:Hello]]", stream=False)
@@ -96,12 +98,14 @@ async def test_a_whole_answer_is_one_message_where_it_is_asked_for(client: Clien
     assert answer["choices"][0]["message"]["content"] == "Hello"
 
 
+@EITHER_AGENT
 async def test_one_connection_takes_one_request_after_the_other(client: Client) -> None:
     async with opened(client) as talk:
         for number in range(3):
             assert await talk.text(f"[[text:{number}]]") == str(number)
 
 
+@EITHER_AGENT
 async def test_tool_calls_go_to_and_fro_on_one_connection_and_one_agent(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -128,10 +132,11 @@ async def test_a_cancel_stops_the_agent_and_leaves_the_connection_usable(
         await talk.hear_text()
         await talk.socket.send_json({"type": "cancel"})
         assert (await talk.rest())[-1]["type"] == "cancelled"
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
         assert await talk.text("[[text:again]]") == "again"
 
 
+@EITHER_AGENT
 async def test_a_cancel_stops_what_has_not_said_a_word(client: Client, fake: FakeAgent) -> None:
     async with opened(client) as talk:
         await talk.ask("[[hang]]")
@@ -139,9 +144,10 @@ async def test_a_cancel_stops_what_has_not_said_a_word(client: Client, fake: Fak
         await talk.socket.send_json({"type": "cancel"})
         (end,) = await talk.rest()
         assert end["type"] == "cancelled"
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
 
 
+@EITHER_AGENT
 async def test_a_cancel_that_comes_too_late_changes_nothing(client: Client) -> None:
     async with opened(client) as talk:
         await talk.socket.send_json({"type": "cancel"})
@@ -150,6 +156,7 @@ async def test_a_cancel_that_comes_too_late_changes_nothing(client: Client) -> N
         assert await talk.text("[[text:two]]") == "two"
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize("prompt", ["[[hang]]", "[[text:Hello]][[slowly:100000]]"])
 @pytest.mark.parametrize("how", ["close", "vanish"])
 async def test_a_client_that_leaves_stops_its_agent(
@@ -162,7 +169,7 @@ async def test_a_client_that_leaves_stops_its_agent(
             talk.socket._response.connection.transport.abort()  # type: ignore[union-attr]
         else:
             await talk.socket.close()
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
 
 
 async def test_a_client_that_does_not_read_makes_the_agent_wait(
@@ -179,6 +186,7 @@ async def test_a_client_that_does_not_read_makes_the_agent_wait(
 # What goes wrong
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize(
     ("body", "code", "status"),
     [
@@ -201,6 +209,7 @@ async def test_a_failure_has_the_body_that_it_has_over_http(
     assert (end["error"]["code"], end["error"]["status"]) == (code, status)
 
 
+@EITHER_AGENT
 async def test_an_answer_that_breaks_off_ends_with_the_error(client: Client) -> None:
     async with opened(client) as talk:
         await talk.ask("[[text:half]][[exit:1]]")
@@ -238,6 +247,7 @@ async def send(talk: Talk, message: str | bytes) -> None:
         await talk.socket.send_bytes(message)
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize("message", ['{"model": "auto", "messages": []}', "{", b"\0"])
 async def test_what_comes_during_an_answer_is_refused_and_the_answer_goes_on(
     client: Client, fake: FakeAgent, message: str | bytes
@@ -367,6 +377,7 @@ async def test_a_plain_get_is_told_what_is_here(client: Client) -> None:
 # Silence, shutdown, the journal
 
 
+@EITHER_AGENT
 async def test_silence_is_filled_with_pings(start: Start) -> None:
     async with (
         start(keep_alive=0.05) as client,
@@ -376,6 +387,7 @@ async def test_silence_is_filled_with_pings(start: Start) -> None:
             assert (await talk.socket.receive()).type is aiohttp.WSMsgType.PING
 
 
+@EITHER_AGENT
 async def test_a_shutdown_lets_the_answer_finish_and_closes_with_1001(
     start: Start, fake: FakeAgent
 ) -> None:
@@ -391,6 +403,7 @@ async def test_a_shutdown_lets_the_answer_finish_and_closes_with_1001(
         await draining
 
 
+@EITHER_AGENT
 async def test_a_shutdown_does_not_wait_for_an_answer_that_is_cancelled(start: Start) -> None:
     async with start(shutdown_grace=600) as client, opened(client) as busy, opened(client) as idle:
         await busy.ask("[[text:one]][[hang]]")
@@ -403,6 +416,7 @@ async def test_a_shutdown_does_not_wait_for_an_answer_that_is_cancelled(start: S
         await draining
 
 
+@EITHER_AGENT
 async def test_an_answer_that_a_shutdown_cuts_off_is_told_why(start: Start) -> None:
     async with start(shutdown_grace=0.1) as client, opened(client) as talk:
         await talk.ask("[[text:one]][[hang]]")
@@ -415,6 +429,7 @@ async def test_an_answer_that_a_shutdown_cuts_off_is_told_why(start: Start) -> N
         await closing
 
 
+@EITHER_AGENT
 async def test_each_request_has_its_record_under_an_id_of_its_own(client: Client) -> None:
     async with opened(client, headers={"X-Request-Id": "mine"}) as talk:
         await talk.text("[[text:one]]")

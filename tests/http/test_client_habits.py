@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, eventually
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, eventually
 from tests.http.dialogue import BASH, Dialogue, tool
+from tests.support.views import resumed
+
+pytestmark = EITHER_AGENT
 
 LS = '[[relay:bash {"command": "ls"}]]'
 PWD = '[[relay:bash {"command": "pwd"}]]'
@@ -22,10 +25,6 @@ DATE = "<system-reminder>\nThe current date is: Tuesday.\n</system-reminder>"
 SKILLS = "<system-reminder>\nThe following skills are available.\n</system-reminder>"
 FINAL_ANSWER = tool("final_answer", answer={"type": "string"})
 PERSON = tool("Person", age={"type": "integer"})
-
-
-def resumed(fake: FakeAgent) -> list[bool]:
-    return ["--resume" in run["argv"] for run in fake.runs()]
 
 
 async def post(client: Client, path: str, **body: Any) -> dict[str, Any]:
@@ -247,7 +246,7 @@ async def test_a_run_whose_client_has_what_it_wanted_does_not_wait_for_it(
     extract = Dialogue(client, [PERSON], options={"tool_choice": wanted})
     await extract.say('[[relay:Person {"age": 7}]]')
     assert extract.asked == [("Person", {"age": 7})]
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
     assert await parked(client) == 0
 
 

@@ -10,9 +10,41 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, eventually, frames_of, stalls, text_of
+from tests.conftest import (
+    EITHER_AGENT,
+    Client,
+    FakeAgent,
+    Start,
+    eventually,
+    frames_of,
+    stalls,
+    text_of,
+)
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
+
+
+@EITHER_AGENT
+@BOTH
+@pytest.mark.parametrize(
+    ("prompt", "status", "code"),
+    [
+        ("[[play:fail_invalid_key]]", 401, "agent_key_invalid"),
+        ("[[play:fail_unknown_model]]", 400, "model_not_found"),
+        ("[[play:fail_usage_limit]]", 429, "quota_exceeded"),
+        ("[[error-event:Error: [resource_exhausted] x]]", 429, "rate_limited"),
+        ("[[error-event:RetriableError: [unavailable] x]]", 503, "cursor_unreachable"),
+        ("[[error-event:CONVERSATION_TOO_LONG]]", 400, "context_length_exceeded"),
+        ("[[exit:0]]", 502, "agent_failed"),
+        ("[[half-line]]", 502, "agent_failed"),
+    ],
+)
+async def test_a_failure_before_the_first_word_is_a_status(
+    client: Client, prompt: str, status: int, code: str, stream: bool
+) -> None:
+    got, error = await client.error(prompt, stream=stream)
+    assert (got, error["code"], error["status"]) == (status, code, status)
+    assert error["request_id"]
 
 
 @BOTH
@@ -20,12 +52,9 @@ BOTH = pytest.mark.parametrize("stream", [False, True])
     ("prompt", "status", "code"),
     [
         ("[[play:fail_auth_required]]", 401, "not_authenticated"),
-        ("[[play:fail_invalid_key]]", 401, "agent_key_invalid"),
         ("[[play:fail_keychain_macos]]", 401, "not_authenticated"),
-        ("[[play:fail_unknown_model]]", 400, "model_not_found"),
         ("[[play:fail_unknown_option]]", 400, "agent_outdated"),
         ("[[play:fail_trust]]", 403, "workspace_not_trusted"),
-        ("[[play:fail_usage_limit]]", 429, "quota_exceeded"),
         ("[[play:DEFENSIVE_error_event]]", 503, "cursor_unreachable"),
         ("[[play:DEFENSIVE_error_result]]", 429, "quota_exceeded"),
         ("[[play:sigint_abort]]", 502, "agent_failed"),
@@ -44,7 +73,6 @@ BOTH = pytest.mark.parametrize("stream", [False, True])
         ("[[stderr:CONVERSATION_TOO_LONG]][[exit:1]]", 400, "context_length_exceeded"),
         ("[[noise:Cannot use this model: x.]][[exit:1]]", 400, "model_not_found"),
         ("[[stderr:⚠ Workspace Trust Required]][[exit:0]]", 403, "workspace_not_trusted"),
-        ("[[exit:0]]", 502, "agent_failed"),
         ("[[init]][[exit:0]]", 502, "agent_failed"),
         ("[[init]][[half-line]]", 502, "agent_failed"),
         ("[[flood:300000]][[stderr:Error: You've hit your usage limit]][[exit:1]]", 429,
@@ -52,16 +80,16 @@ BOTH = pytest.mark.parametrize("stream", [False, True])
         ("[[init]][[close-stdout]][[hang]]", 502, "agent_failed"),
     ],
 )  # fmt: skip
-async def test_a_failure_before_the_first_word_is_a_status(
+async def test_each_way_in_which_the_cli_fails_has_a_status(
     client: Client, prompt: str, status: int, code: str, stream: bool
 ) -> None:
     got, error = await client.error(prompt, stream=stream)
-    assert (got, error["code"], error["status"]) == (status, code, status)
-    assert error["request_id"]
+    assert (got, error["code"]) == (status, code)
 
 
+@EITHER_AGENT
 async def test_what_may_pass_later_says_when(client: Client) -> None:
-    async with client.chat("[[stderr:RetriableError: [unavailable]]][[exit:1]]") as response:
+    async with client.chat("[[error-event:RetriableError: [unavailable]]]") as response:
         assert response.headers["Retry-After"] == "5"
     async with client.chat("[[play:fail_usage_limit]]") as response:
         assert response.headers["x-should-retry"] == "false"
@@ -74,9 +102,10 @@ async def test_the_message_says_what_to_do_and_carries_no_list(client: Client) -
     assert "gemini" not in error["message"]
 
 
-BREAKS_OFF = "[[text:Hello]][[stderr:RetriableError: [unavailable] x]][[exit:1]]"
+BREAKS_OFF = "[[text:Hello]][[error-event:RetriableError: [unavailable] x]]"
 
 
+@EITHER_AGENT
 async def test_a_failure_after_the_first_word_is_the_last_frame(client: Client) -> None:
     frames = await client.frames(BREAKS_OFF)
     assert text_of(frames[:-1]) == "Hello"
@@ -85,6 +114,7 @@ async def test_a_failure_after_the_first_word_is_the_last_frame(client: Client) 
     assert set(finish) == {None}
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize(
     ("path", "body", "last", "never"),
     [
@@ -108,6 +138,7 @@ async def test_a_stream_that_breaks_off_ends_like_any_other_after_its_error(
     assert never not in wire
 
 
+@EITHER_AGENT
 async def test_a_failure_after_some_words_is_a_failure_of_a_plain_request(client: Client) -> None:
     status, error = await client.error("[[text:Hello]][[exit:0]]")
     assert (status, error["code"]) == (502, "agent_failed")
@@ -146,7 +177,7 @@ async def test_an_agent_that_nobody_could_watch_is_ended(
         status, error = await client.error(f"[[text:x]][[hang]]{more}")
         assert (status, error["code"]) == (503, "out_of_resources")
         assert "Too many open files" in error["message"]
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
 @pytest.mark.parametrize("errno_", [errno.ENOSYS, errno.EPERM])
@@ -160,15 +191,17 @@ async def test_agents_are_watched_by_threads_where_the_kernel_has_no_descriptors
     assert await client.content("[[text:all the same]]") == "all the same"
     status, error = await client.error("[[exit:3]]")
     assert (status, error["code"]) == (502, "agent_failed")
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
+@EITHER_AGENT
 async def test_who_never_stops_talking_does_not_finish_in_time_either(start: Start) -> None:
     async with start(total_timeout=0.5) as client:
         status, error = await client.error("[[many:100000000]]")
         assert status == 504 and "total_timeout" in error["message"]
 
 
+@EITHER_AGENT
 async def test_a_running_tool_may_be_silent_for_longer(start: Start) -> None:
     async with start(idle_timeout=0.3) as client:
         status, error = await client.error("[[open-tool:shell]][[hang]]")
@@ -197,6 +230,7 @@ async def test_a_running_tool_may_be_silent_for_longer(start: Start) -> None:
         (b'{"model": "auto", "messages": [{"role": "user", "content": 5}]}', "invalid_value"),
     ],
 )
+@EITHER_AGENT
 async def test_a_malformed_body_is_a_400_that_names_it(
     client: Client, body: bytes, code: str
 ) -> None:
@@ -208,6 +242,7 @@ async def test_a_malformed_body_is_a_400_that_names_it(
 
 
 @pytest.mark.parametrize("steps", ["[[half-echo]]", "[[mirror]][[exit:1]]", "[[mirror]][[hang]]"])
+@EITHER_AGENT
 async def test_the_prompt_neither_decides_nor_appears(start: Start, steps: str) -> None:
     async with start(first_event_timeout=0.5) as client:
         prompt = f"canary: why do I see Not logged in or a usage limit? {steps}"
@@ -223,6 +258,7 @@ async def test_noise_before_the_reason_is_not_quoted(client: Client) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@EITHER_AGENT
 async def test_a_body_that_is_not_what_it_says_is_a_400(client: Client, encoding: str) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": encoding}
     url = client.url("/v1/chat/completions")
@@ -231,6 +267,7 @@ async def test_a_body_that_is_not_what_it_says_is_a_400(client: Client, encoding
         assert (await response.json())["error"]["request_id"]
 
 
+@EITHER_AGENT
 async def test_half_a_character_in_the_body_is_no_reason_to_refuse_it(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -244,6 +281,7 @@ async def test_half_a_character_in_the_body_is_no_reason_to_refuse_it(
     assert fake.runs()[0]["prompt"] == expected
 
 
+@EITHER_AGENT
 async def test_a_pattern_that_would_backtrack_for_ever_is_judged_at_once(client: Client) -> None:
     pattern = "^(\\w+\\s?){1,40}$"
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
@@ -277,6 +315,7 @@ async def test_a_pattern_that_would_backtrack_for_ever_is_judged_at_once(client:
         ({"model": "gpt-99"}, "model_not_found"),
     ],
 )
+@EITHER_AGENT
 async def test_a_field_that_cannot_be_served_is_refused(
     client: Client, fake: FakeAgent, extra: dict[str, object], code: str
 ) -> None:
@@ -285,6 +324,7 @@ async def test_a_field_that_cannot_be_served_is_refused(
     assert fake.runs() == []
 
 
+@EITHER_AGENT
 async def test_a_schema_cannot_make_the_gateway_fetch_anything(client: Client) -> None:
     schema = {"$ref": "http://127.0.0.1:9/schema.json"}
     wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
@@ -310,6 +350,7 @@ async def test_a_race_that_never_ends_is_a_failure(
     assert len(fake.runs()) == 5
 
 
+@EITHER_AGENT
 async def test_slots_are_given_in_order_and_the_rest_is_429(start: Start, fake: FakeAgent) -> None:
     async with start(slots=1, queue=1) as client:
         first = client.chat("[[text:one]][[hang]]", stream=True)
@@ -328,6 +369,7 @@ async def test_slots_are_given_in_order_and_the_rest_is_429(start: Start, fake: 
         assert await second == "two"
 
 
+@EITHER_AGENT
 async def test_who_leaves_the_queue_takes_no_slot(start: Start, fake: FakeAgent) -> None:
     async with start(slots=1, queue=5) as client:
         async with client.chat("[[text:one]][[hang]]", stream=True) as running:
@@ -345,6 +387,7 @@ async def test_who_leaves_the_queue_takes_no_slot(start: Start, fake: FakeAgent)
         ]
 
 
+@EITHER_AGENT
 async def test_an_unexpected_error_shows_an_id_and_nothing_else(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -375,6 +418,7 @@ async def test_a_long_silence_among_the_agents_last_words_stops_nobody(
     assert max(longest) < 2
 
 
+@EITHER_AGENT
 async def test_blanks_in_a_code_block_stop_nobody(client: Client) -> None:
     with stalls() as longest:
         wanted = {"type": "json_object"}

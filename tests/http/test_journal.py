@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from cursor_gateway.journal.record import Record
-from tests.conftest import WAIT_SECONDS, Client, FakeAgent, Start, eventually, frames_of
+from tests.conftest import (
+    EITHER_AGENT,
+    WAIT_SECONDS,
+    Client,
+    FakeAgent,
+    Start,
+    eventually,
+    frames_of,
+)
 from tests.http.dialogue import BASH, Dialogue
 from tests.support.views import folder, listed
 
@@ -27,6 +35,7 @@ def written(fake: FakeAgent) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
+@EITHER_AGENT
 async def test_a_record_says_what_became_of_a_request(start: Start, fake: FakeAgent) -> None:
     async with start(aliases={"fast": "composer-2.5-fast"}) as client:
         headers = {"User-Agent": "opencode/1.18.33 (linux; x64)", "X-Request-Id": "mine-1"}
@@ -43,6 +52,7 @@ async def test_a_record_says_what_became_of_a_request(start: Start, fake: FakeAg
     assert shown | {"agents": []} == record | {"agents": []}
 
 
+@EITHER_AGENT
 async def test_the_timeline_is_in_order(client: Client) -> None:
     await client.content("[[text:Hello]]")
     (record,) = await listed(client)
@@ -54,6 +64,7 @@ async def test_the_timeline_is_in_order(client: Client) -> None:
     assert record["queue_ms"] <= record["first_token_ms"]
 
 
+@EITHER_AGENT
 async def test_the_log_tells_the_timeline_of_an_answer_if_it_is_asked_to(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -66,6 +77,7 @@ async def test_the_log_tells_the_timeline_of_an_answer_if_it_is_asked_to(
     assert f"first event {moments['first_token']} ms, end {moments['end']} ms" in line
 
 
+@EITHER_AGENT
 async def test_the_first_event_is_not_the_first_word(client: Client) -> None:
     """An answer that is held back until it is checked has events long before it has words."""
     text = '[[text:{"a":]][[text: 1}]]'
@@ -126,11 +138,12 @@ async def test_an_answer_that_breaks_off_is_no_complete_one(start: Start, fake: 
     assert "first_token" in record["timeline"] and record["tokens"] is None
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize("prompt", ["[[hang]]", "[[text:Hello]][[hang]]"])
 async def test_a_client_that_left_is_noted(start: Start, fake: FakeAgent, prompt: str) -> None:
     async with start() as client:
         request = asyncio.ensure_future(client.frames(prompt))
-        await eventually(fake.processes)
+        await eventually(fake.at_work)
         request.cancel()
         while (await listed(client))[0]["outcome"] == "running":
             pass
@@ -138,6 +151,7 @@ async def test_a_client_that_left_is_noted(start: Start, fake: FakeAgent, prompt
     assert (record["status"], record["outcome"]) == (499, "client_gone")
 
 
+@EITHER_AGENT
 async def test_an_unexpected_error_is_noted(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +164,7 @@ async def test_an_unexpected_error_is_noted(
     assert (record["status"], record["outcome"]) == (500, "server_error")
 
 
+@EITHER_AGENT
 async def test_running_and_waiting_requests_are_shown(start: Start) -> None:
     async with start(slots=1) as client:
         async with client.chat("[[text:one]][[hang]]", stream=True) as response:
@@ -166,14 +181,12 @@ async def test_running_and_waiting_requests_are_shown(start: Start) -> None:
         assert finished[second["id"]]["queue_ms"] > 0
 
 
+@EITHER_AGENT
 async def test_a_record_follows_the_agent_over_several_requests(
     start: Start, fake: FakeAgent
 ) -> None:
     async with start() as client:
-        talk = Dialogue(client)
-        await talk.say('[[relay:bash {"command": "ls"}]][[text:ok]]')
-        await talk.bring("a.txt")
-        await talk.say("[[text:again]]")
+        await calls_and_goes_on(client)
     called, continued, resumed = written(fake)
     assert [each["agent"] for each in (called, continued, resumed)] == [
         "fresh",
@@ -182,12 +195,26 @@ async def test_a_record_follows_the_agent_over_several_requests(
     ]
     assert {each["channel"] for each in (called, continued, resumed)} == {"relay"}
     assert called["calls"] == ["bash"] and "calls" in called["timeline"]
-    assert called["agents"][0]["exit"] is None, "it waits for the result"
-    assert called["agents"][0]["run"] == continued["agents"][0]["run"]
-    assert called["agents"][0]["run"] != resumed["agents"][0]["run"]
     assert called["chat"] == continued["chat"] == resumed["chat"]
 
 
+async def test_a_record_names_the_process_of_its_run(start: Start, fake: FakeAgent) -> None:
+    async with start() as client:
+        await calls_and_goes_on(client)
+    called, continued, resumed = written(fake)
+    assert called["agents"][0]["exit"] is None, "it waits for the result"
+    assert called["agents"][0]["run"] == continued["agents"][0]["run"]
+    assert called["agents"][0]["run"] != resumed["agents"][0]["run"]
+
+
+async def calls_and_goes_on(client: Client) -> None:
+    talk = Dialogue(client)
+    await talk.say('[[relay:bash {"command": "ls"}]][[text:ok]]')
+    await talk.bring("a.txt")
+    await talk.say("[[text:again]]")
+
+
+@EITHER_AGENT
 @pytest.mark.parametrize(
     ("step", "channel"),
     [('[[call:bash {"command": "ls"}]]', "text"), ('[[native:shell {"command": "ls"}]]', "native")],
@@ -198,6 +225,7 @@ async def test_the_channel_of_a_call_is_noted(client: Client, step: str, channel
     assert (record["channel"], record["calls"]) == (channel, ["bash"])
 
 
+@EITHER_AGENT
 async def test_a_stopped_loop_is_noted(client: Client) -> None:
     await client.answer('[[own:semSearch {"q": "x"}]]' * 6 + "[[hang]]")
     (record,) = await listed(client)
@@ -263,6 +291,7 @@ async def test_the_key_guards_the_journal(start: Start, path: str) -> None:
         assert (await client.get(path, Origin="https://evil.example"))[0] == 403
 
 
+@EITHER_AGENT
 async def test_prompts_and_answers_stay_out(start: Start, fake: FakeAgent) -> None:
     prompt = f'{CANARY} [[think:{CANARY}]][[text:{CANARY}]][[call:bash {{"command": "{CANARY}"}}]]'
     async with start() as client:
@@ -275,6 +304,7 @@ async def test_prompts_and_answers_stay_out(start: Start, fake: FakeAgent) -> No
     assert CANARY not in (folder(fake) / "journal.jsonl").read_text()
 
 
+@EITHER_AGENT
 async def test_prompts_and_answers_are_recorded_on_demand(start: Start, fake: FakeAgent) -> None:
     async with start(record_prompts=True) as client:
         body = {"tools": [BASH], "headers": {"X-Request-Id": "mine"}}

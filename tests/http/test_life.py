@@ -17,6 +17,7 @@ from cursor_gateway import workspaces
 from cursor_gateway.processes import guardian, tree
 from cursor_gateway.settings_sources import load
 from tests.conftest import (
+    EITHER_AGENT,
     Client,
     FakeAgent,
     Start,
@@ -89,6 +90,7 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_answer(client:
     assert (status, error["code"]) == (502, "agent_failed")
 
 
+@EITHER_AGENT
 async def test_a_silent_stream_is_kept_alive_by_comments_and_events(start: Start) -> None:
     lines: list[bytes] = []
     async with (
@@ -104,6 +106,7 @@ async def test_a_silent_stream_is_kept_alive_by_comments_and_events(start: Start
     assert b'"role":"assistant"' in first_frame
 
 
+@EITHER_AGENT
 async def test_each_of_many_silent_streams_is_kept_alive(start: Start) -> None:
     async def signs(client: Client, wanted: int) -> None:
         async with client.chat("[[init]][[hang]]", stream=True) as response:
@@ -117,6 +120,7 @@ async def test_each_of_many_silent_streams_is_kept_alive(start: Start) -> None:
         await signs(client, 2)
 
 
+@EITHER_AGENT
 async def test_a_shorter_interval_holds_at_once_for_new_streams(
     start: Start, fake: FakeAgent
 ) -> None:
@@ -194,6 +198,7 @@ async def test_many_answers_leave_no_descriptor(client: Client, fake: FakeAgent)
 # A gateway as a process of its own
 
 
+@EITHER_AGENT
 async def test_sigterm_lets_answers_finish_and_leaves_nothing(fake: FakeAgent) -> None:
     async with (
         gateway_process(fake) as (process, url),
@@ -209,6 +214,7 @@ async def test_sigterm_lets_answers_finish_and_leaves_nothing(fake: FakeAgent) -
     assert list((fake.home / "tmp").iterdir()) == []
 
 
+@EITHER_AGENT
 async def test_before_it_stops_it_says_so_and_still_serves(fake: FakeAgent) -> None:
     fake.env["CURSOR_GATEWAY_SHUTDOWN_DELAY"] = "600"
     async with (
@@ -249,6 +255,7 @@ async def test_an_answer_that_does_not_finish_in_time_is_told_why(fake: FakeAgen
     assert list((fake.home / "tmp").iterdir()) == []
 
 
+@EITHER_AGENT
 async def test_a_second_ctrl_c_ends_it_at_once(fake: FakeAgent) -> None:
     fake.env["CURSOR_GATEWAY_SHUTDOWN_GRACE"] = "600"
     async with (

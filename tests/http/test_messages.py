@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, frames_of
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, frames_of
+
+pytestmark = EITHER_AGENT
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
@@ -93,6 +95,7 @@ async def test_a_request_as_claude_code_sends_it_is_answered(
     assert "You are in a maze." in prompt and "Bash" in prompt and "web_search" not in prompt
 
 
+@pytest.mark.agents("cli")
 async def test_a_result_may_be_an_error_or_hold_an_image(client: Client, fake: FakeAgent) -> None:
     call: Any = {"type": "tool_use", "id": "t1", "name": "Read", "input": {}}
     results = [
@@ -138,7 +141,7 @@ async def test_a_failure_before_the_first_word_is_a_status(
 
 
 async def test_a_failure_after_it_is_an_error_event(client: Client) -> None:
-    prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable]]][[exit:1]]"
+    prompt = "[[text:Hello]][[error-event:RetriableError: [unavailable]]]"
     *before, last = await events(client, prompt)
     assert (last["type"], last["error"]["type"]) == ("error", "overloaded_error")
     assert "message_stop" not in [event["type"] for event in before]

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cursor_gateway.journal.metrics import FAMILIES, PREFIX
-from tests.conftest import Client, FakeAgent, Start, eventually, frames_of
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually, frames_of
 from tests.http.dialogue import Dialogue
 from tests.support.views import until_the_agent_has_left
 
@@ -32,6 +32,7 @@ async def scraped(client: Client) -> dict[tuple[str, str], float]:
     }
 
 
+@EITHER_AGENT
 async def test_requests_and_errors_are_counted(client: Client) -> None:
     await client.content("[[text:Hello]]")
     await client.error("hi", model="gpt-99")
@@ -50,6 +51,7 @@ async def test_the_first_look_shows_agents_that_had_left_before_it(client: Clien
     assert (await scraped(client))["agent_exits_total", "finished"] == 1
 
 
+@EITHER_AGENT
 async def test_times_and_tokens_are_summed_by_model(client: Client) -> None:
     usage = (await client.answer("[[text:Hello]]"))["usage"]
     await client.answer("[[no-usage]][[text:Hello]]", model="composer-2.5-fast")
@@ -85,7 +87,7 @@ async def test_agents_are_counted_by_how_they_came_and_went(
     await client.answer("[[text:x]][[linger]]")
     async with client.chat("[[deaf]][[text:x]][[hang]]", stream=True) as response:
         await anext(frames_of(response))
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
     while ("agent_exits_total", "killed") not in (found := await scraped(client)):
         pass
     runs = {kind: found["agent_runs_total", kind] for kind in ("fresh", "continued", "resumed")}
@@ -95,6 +97,7 @@ async def test_agents_are_counted_by_how_they_came_and_went(
     assert found["agent_exits_total", "stopped"] == found["agent_exits_total", "killed"] == 1
 
 
+@EITHER_AGENT
 async def test_slots_and_queue_are_shown(start: Start) -> None:
     async with start(slots=1) as client:
         async with client.chat("[[text:one]][[hang]]", stream=True) as response:
@@ -123,6 +126,7 @@ async def test_names_of_models_are_no_series_without_end(
         assert models == {"model-0", "model-1", "other"}
 
 
+@EITHER_AGENT
 async def test_a_stopped_loop_is_counted(client: Client) -> None:
     assert (await scraped(client))["loop_guard_stops_total", ""] == 0
     await client.answer('[[own:semSearch {"q": "x"}]]' * 6 + "[[hang]]")

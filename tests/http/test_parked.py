@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from cursor_gateway.processes import linux, resources
-from tests.conftest import Client, FakeAgent, Start, eventually
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, Dialogue
 from tests.support.programs import gateway_process
 
@@ -28,6 +28,7 @@ async def sessions(client: Client) -> dict[str, Any]:
     return dict((await client.get("/health"))[1]["sessions"])
 
 
+@EITHER_AGENT
 async def test_the_agent_that_waited_longest_gives_way_to_the_next(
     start: Start, fake: FakeAgent
 ) -> None:
@@ -37,21 +38,23 @@ async def test_the_agent_that_waited_longest_gives_way_to_the_next(
             await talk.say(TASK)
         state = await sessions(client)
         assert (state["parked"], state["most_parked"], state["gave_way"]) == (2, 2, 2)
-        await eventually(lambda: len(fake.processes()) == 2)
+        await eventually(lambda: len(fake.at_work()) == 2)
         assert (await talks[0].bring("a.txt"))["content"] == "replayed"
         assert (await talks[3].bring("a.txt"))["content"] == "It holds a.txt"
 
 
+@EITHER_AGENT
 async def test_where_none_may_wait_a_fresh_agent_reads_the_results(
     start: Start, fake: FakeAgent
 ) -> None:
     async with start(parked_per_slot=0) as client:
         talk = Dialogue(client)
         await talk.say(TASK)
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
         assert (await talk.bring("a.txt"))["content"] == "replayed"
 
 
+@EITHER_AGENT
 async def test_short_of_memory_they_give_way_before_it_has_run_out(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +125,7 @@ async def gateway(fake: FakeAgent, *flags: str) -> AsyncIterator[Remote]:
         process.terminate()
         async with asyncio.timeout(10):
             assert await process.wait() == 0
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
 def soft_limit(pid: int) -> int:
@@ -164,6 +167,7 @@ async def test_without_a_descriptor_for_a_start_an_agent_that_waits_gives_way(
         assert "ulimit -n" in answer["error"]["message"]
 
 
+@EITHER_AGENT
 async def test_a_spare_gives_way_before_an_agent_that_waits(fake: FakeAgent) -> None:
     async with gateway(fake, "--warm", "1") as remote:
         await remote.ask(TASK, tools=[BASH])

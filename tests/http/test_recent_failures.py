@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from cursor_gateway.core.conversation import Conversation
-from tests.conftest import Client, FakeAgent, Start, frames_of
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually, frames_of
 from tests.support.views import health_when
 
-QUOTA = "[[init]][[stderr:ActionRequiredError: You've hit your usage limit]][[exit:1]]"
-PLAN = "[[init]][[stderr:ActionRequiredError: Named models unavailable]][[exit:1]]"
+pytestmark = EITHER_AGENT
+
+QUOTA = "[[error-event:ActionRequiredError: You've hit your usage limit]]"
+PLAN = "[[error-event:ActionRequiredError: Named models unavailable]]"
 DIES = "[[exit:1]]"
 OPENCODE = {"User-Agent": "opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3.14"}
 CODEX = {"User-Agent": "codex_exec/0.166.0 (Debian 12.0.0; x86_64)"}
@@ -47,6 +49,7 @@ async def test_a_refusal_is_forgotten_after_some_seconds(
     assert await client.content("[[text:Hello]]") == "Hello"
 
 
+@pytest.mark.agents("cli")
 async def test_a_lost_sign_in_starts_one_agent_whatever_status_says(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -57,6 +60,7 @@ async def test_a_lost_sign_in_starts_one_agent_whatever_status_says(
     assert len(fake.runs()) == 1
 
 
+@pytest.mark.agents("cli")
 async def test_a_fresh_sign_in_ends_what_was_refused_for_want_of_one(
     start: Start, fake: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,9 +205,14 @@ async def test_what_is_remembered_is_not_the_conversation(client: Client) -> Non
     canary = "a word of this conversation alone"
     await told(client, f"{canary} {DIES}")
     await told(client, f"{canary} {QUOTA}")
+    # An agent that is being ended still has its own.
+    await eventually(lambda: not any(canary in text for text in conversations()))
+
+
+def conversations() -> list[str]:
     gc.collect()
     left = [each for each in gc.get_objects() if isinstance(each, Conversation)]
-    assert not any(canary in text for each in left for text in each.texts())
+    return [text for each in left for text in each.texts()]
 
 
 async def test_who_leaves_has_not_failed(client: Client, fake: FakeAgent) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, eventually, text_of
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually, text_of
 from tests.http.dialogue import BASH, Dialogue, tool
 
 LS = '[[relay:bash {"command": "ls"}]]'
 
 
+@EITHER_AGENT
 async def test_a_call_is_the_clients_and_its_result_goes_on_in_the_same_run(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -27,6 +28,7 @@ async def test_a_call_is_the_clients_and_its_result_goes_on_in_the_same_run(
     assert len(fake.runs()) == 1
 
 
+@EITHER_AGENT
 async def test_ten_steps_take_one_process_that_reads_its_prompt_once(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -41,6 +43,7 @@ async def test_ten_steps_take_one_process_that_reads_its_prompt_once(
     assert "result 0" not in run["prompt"]
 
 
+@EITHER_AGENT
 async def test_a_streamed_answer_ends_with_its_calls(client: Client) -> None:
     frames = await client.frames(f"[[text:Hm. ]]{LS}", tools=[BASH])
     assert text_of(frames) == "Hm. "
@@ -48,6 +51,7 @@ async def test_a_streamed_answer_ends_with_its_calls(client: Client) -> None:
     assert frames[-2]["choices"][0]["finish_reason"] == "tool_calls"
 
 
+@EITHER_AGENT
 async def test_calls_that_are_made_at_once_go_out_together(client: Client, fake: FakeAgent) -> None:
     talk = Dialogue(client)
     burst = '[[announce:bash {"command": "a"}]][[announce:bash {"command": "a"}]]'
@@ -61,12 +65,14 @@ async def test_calls_that_are_made_at_once_go_out_together(client: Client, fake:
     assert len(fake.runs()) == 1
 
 
+@EITHER_AGENT
 async def test_text_after_results_begins_a_new_answer(client: Client) -> None:
     talk = Dialogue(client)
     await talk.say('[[text:Looking.]][[relay:bash {"command": "ls"}]][[say-result]]')
     assert (await talk.bring("a.txt"))["content"] == "a.txt"
 
 
+@EITHER_AGENT
 async def test_a_client_that_wants_one_call_at_a_time_gets_one(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -109,12 +115,14 @@ def count_of_calls(fake: FakeAgent) -> int:
     return len(file.read_text()) if file.exists() else 0
 
 
+@EITHER_AGENT
 async def test_tools_without_parameters_are_part_of_a_burst(client: Client) -> None:
     talk = Dialogue(client, [BASH, tool("now")])
     await talk.say('[[announce:now {}]][[relay:bash {"command": "ls"}]]')
     assert talk.asked == [("now", {}), ("bash", {"command": "ls"})]
 
 
+@EITHER_AGENT
 async def test_arguments_that_the_agent_does_not_announce_come_with_the_call(
     client: Client,
 ) -> None:
@@ -124,12 +132,14 @@ async def test_arguments_that_the_agent_does_not_announce_come_with_the_call(
     assert (await talk.bring("a.txt"))["content"] == "a.txt"
 
 
+@EITHER_AGENT
 async def test_a_call_that_the_agent_refuses_itself_is_not_handed_out(client: Client) -> None:
     talk = Dialogue(client)
     answer = await talk.say('[[relay-refused:bash {"command": "ls"}]][[text:I may not.]]')
     assert (answer["content"], talk.asked) == ("I may not.", [])
 
 
+@EITHER_AGENT
 async def test_a_call_that_does_not_fit_is_mended_in_the_same_run(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -140,6 +150,7 @@ async def test_a_call_that_does_not_fit_is_mended_in_the_same_run(
     assert len(fake.runs()) == 1
 
 
+@EITHER_AGENT
 async def test_a_loop_is_told_to_the_model_first_and_then_stopped(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -149,9 +160,10 @@ async def test_a_loop_is_told_to_the_model_first_and_then_stopped(
         answer = await talk.bring("same")
     assert "stopped a loop" in answer["content"]
     assert len(fake.runs()) == 1
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
+@EITHER_AGENT
 async def test_images_in_results_reach_the_agent(client: Client, fake: FakeAgent) -> None:
     pixel = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
     talk = Dialogue(client)
@@ -192,13 +204,14 @@ async def test_the_workspace_says_what_the_agent_may_do(client: Client, fake: Fa
     assert "`client`" in run["prompt"] and "## bash" in run["prompt"]
 
 
+@EITHER_AGENT
 async def test_one_of_the_agents_own_tools_is_the_clients_as_before(
     client: Client, fake: FakeAgent
 ) -> None:
     talk = Dialogue(client)
     await talk.say('[[native:shell {"command": "ls"}]][[hang]]')
     assert talk.asked == [("bash", {"command": "ls"})]
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
 async def test_tools_that_the_client_adds_are_told_to_the_agent(
@@ -211,6 +224,7 @@ async def test_tools_that_the_client_adds_are_told_to_the_agent(
     assert len(fake.runs()) == 1
 
 
+@EITHER_AGENT
 async def test_usage_of_a_run_is_told_once(client: Client) -> None:
     messages: list[Any] = [{"role": "user", "content": f"{LS}[[text:{'word ' * 400}]]"}]
     first = await client.answer(messages, tools=[BASH])
@@ -222,6 +236,7 @@ async def test_usage_of_a_run_is_told_once(client: Client) -> None:
     assert first["usage"]["completion_tokens"] < 50
 
 
+@EITHER_AGENT
 async def test_a_parked_run_holds_no_slot(start: Start) -> None:
     async with start(slots=1, queue=0) as client:
         talk = Dialogue(client)
@@ -243,6 +258,7 @@ async def test_health_and_the_log_say_which_channel_served(
     assert "tools by the relay channel" in caplog.text
 
 
+@EITHER_AGENT
 async def test_the_text_channel_can_be_chosen(start: Start, fake: FakeAgent) -> None:
     async with start(tool_channel="text") as client:
         await Dialogue(client).say('[[call:bash {"command": "ls"}]]')
@@ -251,6 +267,7 @@ async def test_the_text_channel_can_be_chosen(start: Start, fake: FakeAgent) -> 
         assert (await client.get("/health"))[1]["tools"]["channel"] == "text"
 
 
+@EITHER_AGENT
 async def test_a_title_request_at_the_same_time_disturbs_nothing(
     client: Client, fake: FakeAgent
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, eventually
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, READ, Dialogue, tool
 from tests.support.views import health_when
 
@@ -44,13 +44,14 @@ def count_of(file: Path) -> int:
     return len(file.read_text()) if file.exists() else 0
 
 
+@EITHER_AGENT
 async def test_after_its_time_to_live_a_run_is_stopped_and_its_client_gets_a_replay(
     start: Start, fake: FakeAgent
 ) -> None:
     async with start(session_ttl=0.3) as client:
         talk = Dialogue(client)
         await talk.say(TASK)
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
         assert (await talk.bring("late"))["content"] == "replayed"
     first, second = fake.runs()
     assert "late" in second["prompt"] and second["prompt"].startswith(first["prompt"][:200])
@@ -60,7 +61,7 @@ async def test_a_client_that_never_comes_back_leaves_nothing(start: Start, fake:
     async with start(session_ttl=0.3) as client:
         await Dialogue(client).say(TASK)
         directory = Path(fake.runs()[0]["cwd"])
-        await eventually(lambda: not fake.processes() and not directory.exists())
+        await eventually(lambda: not fake.at_work() and not directory.exists())
         assert await parked(client) == 0
 
 
@@ -79,6 +80,7 @@ async def test_an_agent_that_gives_up_earlier_is_replaced_and_the_next_is_held_f
     assert "calls are held for" in caplog.text
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize("whose", ["user", "system", "result", "assistant"])
 async def test_an_edited_history_is_read_anew(client: Client, fake: FakeAgent, whose: str) -> None:
     talk = Dialogue(client)
@@ -90,9 +92,10 @@ async def test_an_edited_history_is_read_anew(client: Client, fake: FakeAgent, w
     talk.messages[at] = talk.messages[at] | {"content": f"{talk.messages[at]['content']} Edited."}
     assert (await talk.bring("two"))["content"] == "replayed"
     assert "Edited." in fake.runs()[1]["prompt"]
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
+@EITHER_AGENT
 async def test_arguments_and_spaces_that_a_client_writes_anew_are_no_edit(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -104,6 +107,7 @@ async def test_arguments_and_spaces_that_a_client_writes_anew_are_no_edit(
     assert (await talk.bring("same run"))["content"] == "same run"
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize("tools", [[BASH], [BASH, tool("read", file={"type": "string"})], []])
 async def test_other_tools_are_a_fresh_run(client: Client, tools: list[Any]) -> None:
     talk = Dialogue(client, [BASH, READ])
@@ -120,6 +124,7 @@ async def test_another_model_is_a_fresh_run(client: Client, fake: FakeAgent) -> 
     assert "composer-2.5" in fake.runs()[1]["argv"]
 
 
+@EITHER_AGENT
 async def test_another_key_never_joins_a_run(client: Client) -> None:
     talk = Dialogue(client, options={"headers": {"Authorization": "Bearer one"}})
     await talk.say(TASK)
@@ -127,6 +132,7 @@ async def test_another_key_never_joins_a_run(client: Client) -> None:
     assert (await talk.bring("x"))["content"] == "replayed"
 
 
+@EITHER_AGENT
 async def test_after_a_restart_of_the_gateway_the_transcript_is_read_anew(start: Start) -> None:
     async with start() as client:
         talk = Dialogue(client)
@@ -136,14 +142,16 @@ async def test_after_a_restart_of_the_gateway_the_transcript_is_read_anew(start:
         assert (await talk.bring("x"))["content"] == "replayed"
 
 
+@EITHER_AGENT
 async def test_a_run_that_died_is_replaced(client: Client, fake: FakeAgent) -> None:
     talk = Dialogue(client)
     await talk.say(TASK)
     os.kill(fake.runs()[0]["pid"], signal.SIGKILL)
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
     assert (await talk.bring("x"))["content"] == "replayed"
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize(
     "death", ["[[exit:0]]", "[[stderr:Error: RetriableError: stream closed]][[exit:1]]"]
 )
@@ -165,13 +173,15 @@ async def test_an_agent_that_speaks_before_it_connects_keeps_the_relay(
     assert len(fake.runs()) == 1
 
 
+@EITHER_AGENT
 async def test_a_call_that_the_user_abandons_ends_its_run(client: Client, fake: FakeAgent) -> None:
     talk = Dialogue(client)
     await talk.say(TASK)
     assert (await talk.say("Never mind. [[text:Fine.]]"))["content"] == "Fine."
-    await eventually(lambda: len(fake.processes()) == 0)
+    await eventually(lambda: len(fake.at_work()) == 0)
 
 
+@EITHER_AGENT
 async def test_a_run_that_died_is_not_counted_for_a_quarter_of_an_hour(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -180,6 +190,7 @@ async def test_a_run_that_died_is_not_counted_for_a_quarter_of_an_hour(
     await health_when(client, lambda state: not state["sessions"]["parked"])
 
 
+@EITHER_AGENT
 async def test_results_for_only_some_calls_are_a_fresh_run(client: Client, fake: FakeAgent) -> None:
     talk = Dialogue(client)
     await talk.say(f'[[announce:bash {{"command": "a"}}]]{TASK}')
@@ -187,6 +198,7 @@ async def test_results_for_only_some_calls_are_a_fresh_run(client: Client, fake:
     assert (await talk.bring("only one"))["content"] == "replayed"
 
 
+@EITHER_AGENT
 async def test_results_that_come_twice_are_answered_twice(client: Client) -> None:
     talk = Dialogue(client)
     await talk.say(TASK)
@@ -195,6 +207,7 @@ async def test_results_that_come_twice_are_answered_twice(client: Client) -> Non
     assert (await talk.send())["content"] == "replayed"
 
 
+@EITHER_AGENT
 async def test_two_requests_that_race_for_a_run_both_get_an_answer(client: Client) -> None:
     talk = Dialogue(client)
     await talk.say(TASK)
@@ -203,6 +216,7 @@ async def test_two_requests_that_race_for_a_run_both_get_an_answer(client: Clien
     assert sorted(answer["content"] for answer in answers) == ["once", "replayed"]
 
 
+@EITHER_AGENT
 @pytest.mark.parametrize("forged", ["call_000000000000000000000000", "call_1", "toolu_é", ""])
 async def test_an_id_that_is_not_ours_reaches_no_run(client: Client, forged: str) -> None:
     talk = Dialogue(client)
@@ -212,6 +226,7 @@ async def test_an_id_that_is_not_ours_reaches_no_run(client: Client, forged: str
     assert await parked(client) == 1
 
 
+@EITHER_AGENT
 async def test_a_word_of_the_user_beside_the_results_is_read_with_the_whole(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -223,6 +238,7 @@ async def test_a_word_of_the_user_beside_the_results_is_read_with_the_whole(
     assert len(fake.runs()) == 2
 
 
+@EITHER_AGENT
 async def test_a_reminder_of_the_client_goes_with_its_result(client: Client) -> None:
     body = {
         "model": "auto",
@@ -267,22 +283,24 @@ async def test_an_agent_without_mcp_is_served_by_text_and_the_relay_left_alone_a
     assert by_relay == [True, False, True, False, False]
 
 
+@EITHER_AGENT
 async def test_a_client_that_leaves_while_the_agent_waits_for_nothing_stops_it(
     client: Client, fake: FakeAgent
 ) -> None:
     async with client.chat(f"[[text:x]][[hang]]{LS}", tools=[BASH], stream=True) as response:
         await response.content.readany()
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
     assert await parked(client) == 0
 
 
+@EITHER_AGENT
 async def test_a_gateway_that_stops_takes_its_parked_runs_along(
     start: Start, fake: FakeAgent
 ) -> None:
     async with start() as client:
         for _ in range(3):
             await Dialogue(client).say(TASK)
-        assert len(fake.processes()) == 3
+        assert len(fake.at_work()) == 3
     assert fake.processes() == []
 
 

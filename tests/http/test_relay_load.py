@@ -7,7 +7,7 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.conftest import FakeAgent, eventually
+from tests.conftest import EITHER_AGENT, FakeAgent, eventually
 from tests.http.dialogue import BASH
 from tests.support.programs import gateway_process
 
@@ -25,6 +25,7 @@ def descriptors(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+@EITHER_AGENT
 async def test_two_hundred_parked_runs_cost_little_and_leave_nothing(fake: FakeAgent) -> None:
     flags = ("--slots", "8", "--parked-per-slot", "25", "--queue", "1000", "--session-ttl", "60")
     async with (
@@ -48,7 +49,7 @@ async def test_two_hundred_parked_runs_cost_little_and_leave_nothing(fake: FakeA
         assert (resident_kb(process.pid) - before) / (RUNS - 8) < 200
         process.terminate()
         assert await process.wait() == 0
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
     assert list((fake.home / "tmp").iterdir()) == []
 
 
@@ -63,9 +64,9 @@ async def test_parked_runs_that_expire_leave_no_descriptor(fake: FakeAgent) -> N
                 await response.read()
 
         await park()
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
         before = descriptors(process.pid)
         await asyncio.gather(*(park() for _ in range(20)))
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
         await session.connector.close()  # type: ignore[union-attr]
         await eventually(lambda: descriptors(process.pid) <= before)

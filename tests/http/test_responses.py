@@ -8,7 +8,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, frames_of
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, frames_of
+from tests.support.views import resumed
+
+pytestmark = EITHER_AGENT
 
 
 def post(client: Client, prompt: Any, **body: Any) -> Any:
@@ -51,7 +54,7 @@ async def test_an_answer_goes_on_from_an_earlier_one(
 async def test_an_earlier_response_is_a_chat_that_goes_on(client: Client, fake: FakeAgent) -> None:
     first = await respond(client, "[[text:I am first.]]")
     await respond(client, "[[text:I am second.]]", previous_response_id=first["id"])
-    assert "--resume" in fake.runs()[1]["argv"]
+    assert resumed(fake) == [False, True]
     assert fake.runs()[1]["prompt"] == "[[text:I am second.]]"
 
 
@@ -129,7 +132,7 @@ async def test_silence_is_filled_with_events_that_codex_counts(start: Start) -> 
 
 
 async def test_a_failure_in_a_stream_is_a_failed_response_with_its_text(client: Client) -> None:
-    prompt = "[[text:Hello]][[stderr:RetriableError: [unavailable]]][[exit:1]]"
+    prompt = "[[text:Hello]][[error-event:RetriableError: [unavailable]]]"
     async with post(client, prompt, stream=True) as response:
         frames = [frame async for frame in frames_of(response)]
     assert frames[-1]["type"] == "response.failed"

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, eventually
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually
 from tests.http.dialogue import BASH, Dialogue
 from tests.support.views import health_when, resumed
+
+pytestmark = EITHER_AGENT
 
 
 async def test_a_chat_goes_on_with_the_new_message_only(client: Client, fake: FakeAgent) -> None:
@@ -47,6 +49,7 @@ async def test_results_of_written_calls_are_the_new_messages(start: Start, fake:
     assert second == f'<tool_result id="{call}" tool="bash">\na.txt\n</tool_result>'
 
 
+@pytest.mark.agents("cli")
 async def test_two_chats_with_the_same_opening_never_cross(start: Start, fake: FakeAgent) -> None:
     async with start(transcripts="keep") as client:
         one, two = Dialogue(client, tools=[]), Dialogue(client, tools=[])
@@ -100,6 +103,7 @@ async def test_another_model_or_key_takes_up_no_chat(
     assert resumed(fake) == [False, False]
 
 
+@pytest.mark.agents("cli")
 async def test_other_tools_take_up_no_chat(client: Client, fake: FakeAgent) -> None:
     talk = Dialogue(client, tools=[])
     await talk.say("[[text:first]]")
@@ -108,6 +112,7 @@ async def test_other_tools_take_up_no_chat(client: Client, fake: FakeAgent) -> N
     assert resumed(fake) == [False, False]
 
 
+@pytest.mark.agents("cli")
 async def test_a_chat_that_the_agent_gives_another_id_is_replayed(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -119,6 +124,7 @@ async def test_a_chat_that_the_agent_gives_another_id_is_replayed(
     assert "first" in fake.runs()[2]["prompt"]
 
 
+@pytest.mark.agents("cli")
 async def test_a_chat_that_the_agent_cannot_open_is_replayed(
     client: Client, fake: FakeAgent
 ) -> None:
@@ -129,6 +135,7 @@ async def test_a_chat_that_the_agent_cannot_open_is_replayed(
     assert resumed(fake) == [False, True, False]
 
 
+@pytest.mark.agents("cli")
 async def test_a_chat_whose_store_is_gone_is_replayed(start: Start, fake: FakeAgent) -> None:
     async with start() as client:
         talk = Dialogue(client, tools=[])
@@ -220,6 +227,7 @@ async def test_a_named_session_may_send_only_what_is_new(client: Client, fake: F
     assert fake.runs()[1]["prompt"] == "[[text:second]]"
 
 
+@pytest.mark.agents("cli")
 async def test_images_of_a_chat_keep_their_names(client: Client, fake: FakeAgent) -> None:
     pixel = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw=="
     picture = {"type": "image_url", "image_url": {"url": pixel}}
@@ -231,6 +239,7 @@ async def test_images_of_a_chat_keep_their_names(client: Client, fake: FakeAgent
     assert {"image-1.gif", "image-2.gif"} <= set(fake.runs()[1]["files"])
 
 
+@pytest.mark.agents("cli")
 async def test_a_link_that_an_agent_left_leads_nobody_out(
     client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:

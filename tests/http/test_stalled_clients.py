@@ -73,7 +73,7 @@ async def test_one_that_stops_reading_holds_its_slot_until_the_total_timeout(
         await eventually(fake.processes)
         async with asyncio.timeout(30):
             assert await client.content("[[text:My turn.]]") == "My turn."
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
 
 
 async def test_one_that_does_not_take_a_whole_answer_is_cut_off(start: Start) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Client, FakeAgent, Start, eventually, text_of
+from tests.conftest import EITHER_AGENT, Client, FakeAgent, Start, eventually, text_of
+
+pytestmark = EITHER_AGENT
 
 BASH: dict[str, Any] = {
     "type": "function",
@@ -229,9 +231,10 @@ async def test_the_agents_own_tool_becomes_the_clients(
         answer = await ask(client, prompt)
         assert calls(answer) == [("bash", {"command": "ls"}), ("read", {"filePath": "/a"})]
         assert answer["choices"][0]["message"]["content"] == "Let me see. "
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
+@pytest.mark.agents("cli")
 async def test_an_agent_that_goes_on_to_act_changes_nothing(
     client: Client, fake: FakeAgent, tmp_path: Path
 ) -> None:
@@ -241,7 +244,7 @@ async def test_an_agent_that_goes_on_to_act_changes_nothing(
     )
     answer = await ask(client, prompt)
     assert calls(answer) == [("bash", {"command": f"touch {target}"})]
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
     assert not target.exists()
     (run,) = fake.runs()
     assert run["files"] == [".cursor"]
@@ -271,6 +274,7 @@ async def test_without_tools_nothing_is_taken_out_of_the_text(client: Client) ->
     assert "<tool_call>" in answer["choices"][0]["message"]["content"]
 
 
+@pytest.mark.agents("cli")
 async def test_tool_choice_none_yields_no_calls(client: Client, fake: FakeAgent) -> None:
     prompt = '[[own:shell {"command": "ls"}]][[text:Done.]]'
     answer = await ask(client, prompt, tool_choice="none")
@@ -394,7 +398,7 @@ async def test_a_model_that_insists_is_stopped(
     assert (calls(answer), reason(answer)) == ([], "stop")
     frames = await client.frames(messages, tools=TOOLS)
     assert frames[-2]["cursor_gateway"]["loop_guard"] == guard
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
 async def test_the_limit_is_a_setting(start: Start) -> None:
@@ -418,7 +422,7 @@ async def test_the_agents_own_loop_is_stopped_too(client: Client, fake: FakeAgen
         answer = await client.answer(own * 6 + "[[hang]]")
         assert answer["cursor_gateway"]["loop_guard"]["tool"] == "semSearch"
         assert len(fake.runs()) - before == 2
-        await eventually(lambda: not fake.processes())
+        await eventually(lambda: not fake.at_work())
 
 
 async def test_a_stopped_loop_is_logged_and_counted(

@@ -42,7 +42,7 @@ async def test_its_stream_ends_as_any_other(client: Client) -> None:
 async def test_the_background_shell_ends_with_it(client: Client, fake: FakeAgent) -> None:
     shell = "[[text:Starting.]][[background-shell:sleep 600]]"
     assert (await client.content(f"{shell}{WHOLE}[[hang]]")).endswith("All done.")
-    await eventually(lambda: not fake.processes())
+    await eventually(lambda: not fake.at_work())
 
 
 async def test_a_recording_of_it_is_an_answer(client: Client) -> None:

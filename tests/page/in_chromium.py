@@ -292,7 +292,9 @@ async def test_a_gateway_that_is_gone_is_told(start: Start) -> None:
         page, words = visitor.page, "The gateway does not answer."
         await expect(page.locator("#notices")).to_contain_text(words)
         await expect(page.get_by_text("No requests yet")).to_have_count(0)
-        await expect(page.locator("#request-table")).to_contain_text("appear here when the gateway answers")
+        await expect(page.locator("#request-table")).to_contain_text(
+            "appear here when the gateway answers"
+        )
         await visitor.go("Clients")
         await expect(page.locator("#client-list")).to_contain_text(words)
         await visitor.go("Playground")

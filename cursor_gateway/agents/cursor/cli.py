@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cursor_gateway.agents import (
     AgentContext,
@@ -26,7 +26,6 @@ from cursor_gateway.agents.cursor import isolation, remote
 from cursor_gateway.agents.cursor.chats import Chats, StoredChat, least_tokens
 from cursor_gateway.agents.cursor.command_line import CommandLine
 from cursor_gateway.agents.cursor.files import config_folders
-from cursor_gateway.agents.cursor.permissions import agent_reads
 from cursor_gateway.agents.cursor.program import Find, Program, find_cli
 from cursor_gateway.agents.cursor.questions import Questions
 from cursor_gateway.agents.cursor.run import CliRun
@@ -38,6 +37,7 @@ from cursor_gateway.agents.cursor.transcripts import Transcripts, remove
 from cursor_gateway.agents.cursor.version_effects import relay_hold, warnings
 from cursor_gateway.agents.cursor.version_facts import KnownVersions, VersionFacts, known_facts
 from cursor_gateway.agents.cursor.warm import WarmAgents
+from cursor_gateway.agents.readable import agent_reads
 from cursor_gateway.errors import AgentNotFound
 from cursor_gateway.findings import Row
 from cursor_gateway.processes.child import Child
@@ -53,6 +53,15 @@ async def _nobody_waits() -> bool:
 
 
 class CursorCli:
+    by_default: ClassVar[Capabilities] = Capabilities(
+        calls_back=True,
+        resumes=True,
+        starts_warm=True,
+        reads_images=True,
+        reports_usage=True,
+        own_tools_off=True,
+    )
+
     # Where its program is; the demo agent has another one.
     find_program: Find = staticmethod(find_cli)
 
@@ -145,13 +154,12 @@ class CursorCli:
     @property
     def capabilities(self) -> Capabilities:
         is_local = not self.settings.agent_command
-        return Capabilities(
+        return replace(
+            self.by_default,
             calls_back=is_local,
             resumes=self.chats.may_resume,
             starts_warm=bool(self.settings.warm),
             reads_images=is_local,
-            reports_usage=True,
-            own_tools_off=True,
         )
 
     @property

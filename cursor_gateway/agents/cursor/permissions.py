@@ -18,13 +18,11 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from cursor_gateway.agents import RunSpec
 from cursor_gateway.core.relayed_tools import SERVER
-from cursor_gateway.settings import Settings
 from cursor_gateway.workspaces import Workspace
 
 _NO_ACTS = ("Write(**)", "Write(/**)", "Shell(*)", "WebFetch(*)")
@@ -47,18 +45,6 @@ def permissions(spec: RunSpec, workspace: Workspace, home: Path) -> bytes:
     denied += [] if spec.calls_back else ["Mcp(*:*)"]
     allowed = [f"Mcp({SERVER}:*)"] if spec.calls_back else []
     return orjson.dumps({"permissions": {"allow": allowed, "deny": denied}})
-
-
-def agent_reads(settings: Settings) -> dict[str, Any]:
-    """What agents can read of the user's, in words, for people who look at the gateway."""
-    workspace = None
-    if settings.workspace or settings.workspace_roots:
-        workspace = "the workspace" if settings.isolate else "everything that you can read"
-    return {
-        "scratch": "nothing but images of the conversation",
-        "workspace": workspace,
-        "isolated": settings.isolate,
-    }
 
 
 def _all_but_images(scratch: Path, home: Path) -> Iterator[str]:

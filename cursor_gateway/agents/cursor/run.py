@@ -28,7 +28,8 @@ from cursor_gateway.agents.cursor.run_state import (
 )
 from cursor_gateway.agents.cursor.starts import START_ATTEMPTS, Starts
 from cursor_gateway.agents.cursor.texts import classify_failure, is_config_race
-from cursor_gateway.agents.cursor.timeouts import MOMENT, NoResult, Silence, Timeouts
+from cursor_gateway.agents.cursor.timeouts import NoResult, Timeouts
+from cursor_gateway.agents.time_limits import MOMENT, Silence
 from cursor_gateway.core.conversation import ToolResult, ToolSpec
 from cursor_gateway.core.events import (
     SILENCE,

@@ -30,6 +30,7 @@ from cursor_gateway.core.events import (
     ThinkingDelta,
     Usage,
 )
+from cursor_gateway.core.half_characters import HalfCharacters
 from cursor_gateway.core.json_text import is_too_deep
 from cursor_gateway.core.line_buffer import LineBuffer
 from cursor_gateway.errors import GatewayError
@@ -261,39 +262,25 @@ def _parsed_leniently(line: str) -> object:
 
 
 class _Words:
-    """The deltas of one kind, until they are let go as one event.
-
-    The CLI counts in UTF-16: a delta may end after the first half of an emoji, which JSON then
-    carries as a lone escape. The half waits for its other half; a half that stays alone becomes
-    U+FFFD, since no UTF-8 stream can carry it.
-    """
+    """The deltas of one kind, until they are let go as one event."""
 
     def __init__(self, kind: type[TextDelta] | type[ThinkingDelta]) -> None:
         self._kind = kind
-        self._half = ""
+        # The CLI counts in UTF-16.
+        self._halves = HalfCharacters()
         self.pieces: list[str] = []
 
     def let_go(self, events: list[AgentEvent]) -> None:
         text = "".join(self.pieces)
         self.pieces.clear()
-        if text := self._mended(text):
+        if text := self._halves.feed(text):
             events.append(self._kind(text))
 
     def close(self, events: list[AgentEvent]) -> None:
-        """Nothing more comes, nor does the other half of a character."""
+        """Nothing more comes."""
         self.let_go(events)
-        if self._half:
-            self._half = ""
-            events.append(self._kind("\ufffd"))
-
-    def _mended(self, text: str) -> str:
-        if not text or (not self._half and text.isascii()):
-            return text
-        text = self._half + text
-        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-        if self._half:
-            text = text[:-1]
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if rest := self._halves.close():
+            events.append(self._kind(rest))
 
 
 def _string(value: object) -> str:

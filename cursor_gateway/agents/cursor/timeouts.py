@@ -1,4 +1,4 @@
-"""Timeouts: how long an agent may be silent, and what is said of one that is silent for longer."""
+"""Timeouts: how long the CLI is read before its silence means something."""
 
 from __future__ import annotations
 
@@ -6,23 +6,13 @@ import asyncio
 import math
 
 from cursor_gateway.agents.cursor.stream import AgentStream
-from cursor_gateway.errors import AgentTimedOut
+from cursor_gateway.agents.time_limits import Silence, TimeLimits
 from cursor_gateway.processes.child import Child, NoOutput
 from cursor_gateway.settings import Settings
 
 # After the turn's closing repetition `result` follows at once. Where a background shell keeps the
 # CLI from sending it (2026.08.25), it never comes, and the client waits for no more than the end.
 END_OF_TURN_GRACE = 5.0
-# A tool of the agent's own may build or search for minutes without a word.
-TOOL_PATIENCE = 4
-# Between the calls that a model makes at once there is no thinking, only writing of lines.
-MOMENT = 0.25
-
-_TOO_LONG = "did not finish within {:g} seconds (total_timeout)"
-
-
-class Silence(Exception):
-    """The agent said nothing for a moment."""
 
 
 class NoResult(Exception):
@@ -30,13 +20,11 @@ class NoResult(Exception):
 
 
 class Timeouts:
-    """The three time-outs of one answer, each named in its error."""
+    """The time limits of one answer, and the end of a turn without a `result`."""
 
     def __init__(self, settings: Settings, *, heard: bool = False) -> None:
-        self._settings = settings
+        self._limits = TimeLimits(settings, heard=heard)
         self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + settings.total_timeout
-        self._heard = heard
         # When the turn's closing repetition is old enough. Notices that follow it change nothing.
         self._result_due = math.inf
 
@@ -47,47 +35,33 @@ class Timeouts:
         is named."""
         self._note_end_of_turn(stream)
         now = self._loop.time()
-        if now > self._end and not child.exited.done():
-            raise NoResult if stream.turn_ended else _late(_TOO_LONG, self._settings.total_timeout)
+        if now > self._limits.end and not child.exited.done():
+            raise NoResult if stream.turn_ended else self._limits.too_long
         data = child.read_now()
         if data is None:
             # Only now: a client that reads slowly may have kept us from a `result` that is there.
             if now >= self._result_due:
                 raise NoResult
             data = await self._wait(child, stream, moment)
-        self._heard = True
+        self._limits.heard = True
         return data
 
     async def _wait(
         self, child: Child, stream: AgentStream, moment: float | None
     ) -> bytes | NoOutput:
-        seconds, complaint = self._limit(stream) if moment is None else (moment, "")
-        deadline = min(self._loop.time() + seconds, self._result_due)
-        if deadline > self._end:
-            deadline, seconds, complaint = self._end, self._settings.total_timeout, _TOO_LONG
+        limit = self._limits.next(tool_is_running=stream.tool_is_running)
+        quiet = math.inf if moment is None else self._loop.time() + moment
         try:
-            return await child.read(deadline)
+            return await child.read(min(limit.until, quiet, self._result_due))
         except TimeoutError:
             if self._loop.time() >= self._result_due:
                 raise NoResult from None
-            if not complaint:
+            if quiet <= self._limits.end:
                 raise Silence from None
-            raise _late(complaint, seconds) from None
+            raise limit.error from None
 
     def _note_end_of_turn(self, stream: AgentStream) -> None:
         if not stream.turn_ended:
             self._result_due = math.inf
         elif self._result_due == math.inf:
-            self._result_due = min(self._loop.time() + END_OF_TURN_GRACE, self._end)
-
-    def _limit(self, stream: AgentStream) -> tuple[float, str]:
-        first, idle = self._settings.first_event_timeout, self._settings.idle_timeout
-        if not self._heard:
-            return first, "said nothing for {:g} seconds (first_event_timeout)"
-        if stream.tool_is_running:
-            idle *= TOOL_PATIENCE
-        return idle, "was silent for {:g} seconds (idle_timeout)"
-
-
-def _late(complaint: str, seconds: float) -> AgentTimedOut:
-    return AgentTimedOut(f"Cursor's agent {complaint.format(seconds)}.")
+            self._result_due = min(self._loop.time() + END_OF_TURN_GRACE, self._limits.end)

@@ -24,6 +24,8 @@ def find_demo(settings: Settings, env: Mapping[str, str]) -> Program:
 
 
 class DemoAgent(CursorCli):
+    by_default = replace(CursorCli.by_default, calls_back=False, resumes=False)
+
     find_program = staticmethod(find_demo)
 
     @property

@@ -14,7 +14,7 @@ export function showState(list, servers, health) {
     fact("Queue", slots.waiting, "waiting"),
     fact("Warm agents", ...warmAgents(warm)),
     fact("Parked", plural(sessions.parked, "run"), chats(sessions)),
-    fact("Agents can read", ...readable(health.agent_reads)),
+    health.agent_reads && fact("Agents can read", ...readable(health.agent_reads)),
     fact("MCP servers", ...bridged(mcp, health.mcp_servers)),
   );
   show(servers, health.mcp_servers.length > 0 && serverList(health.mcp_servers));
