@@ -5,21 +5,28 @@ tests/test_docs.py fails when a page and the program disagree.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import click
 
 from cursor_gateway import errors
+from cursor_gateway.agents import AGENTS, Capabilities, chosen
 from cursor_gateway.agents.cursor.cli import CursorCli
 from cursor_gateway.agents.cursor.native_tools import TABLE
+from cursor_gateway.agents.sdk import texts as sdk_texts
+from cursor_gateway.agents.sdk.agent import SdkAgent
 from cursor_gateway.cli.main import cli
 from cursor_gateway.clients import CLIENTS
 from cursor_gateway.dialects.error_status import HABITS, SDKS, SHOWN, Habit
 from cursor_gateway.doctor.checks import in_order
+from cursor_gateway.findings import Row
 from cursor_gateway.journal.metrics import FAMILIES, PREFIX
-from cursor_gateway.settings import FIELDS, shown
+from cursor_gateway.settings import FIELDS, Settings, shown
 from cursor_gateway.settings_row import Setting
 from docs.symptoms import GROUPS, Symptom
 
@@ -77,7 +84,9 @@ file with an error changes nothing.
 
 The gateway also passes on the variables that Cursor's CLI itself reads: `CURSOR_API_KEY` (an API
 key instead of the browser sign-in; it never appears on a command line), `CURSOR_CONFIG_DIR`,
-`CURSOR_API_ENDPOINT`."""
+`CURSOR_API_ENDPOINT`. With `agent = "sdk"` the gateway reads `CURSOR_API_KEY` itself, and
+`CURSOR_SDK_BRIDGE_BIN`, which names the SDK bridge if it is in none of
+[the usual places](agents.md#what-each-needs)."""
 
 
 def error_page() -> str:
@@ -89,7 +98,8 @@ def error_page() -> str:
     habits = [
         f"| {habit.clients} | {_sent_with(habit)} | {habit.why} |" for habit in (SDKS, *HABITS)
     ]
-    return "\n".join([_ERRORS_HEAD, *rows, _HABITS_HEAD, *habits]) + "\n"
+    of_sdk = [f"| {kind.status} | `{kind.code}` | {kind.hint} |" for kind in errors_of(sdk_texts)]
+    return "\n".join([_ERRORS_HEAD, *rows, _SDK_ERRORS_HEAD, *of_sdk, _HABITS_HEAD, *habits]) + "\n"
 
 
 def _sent_with(habit: Habit) -> str:
@@ -125,6 +135,13 @@ how long.
 |---|---|---|---|---|"""
 
 
+_SDK_ERRORS_HEAD = """
+With the [SDK bridge](agents.md) the same codes have other hints:
+
+| status | code | what to do |
+|---|---|---|"""
+
+
 _HABITS_HEAD = """
 ## Clients that get another status
 
@@ -140,10 +157,15 @@ same code. Every other client gets the 400 after the third time (422 in the Mess
 def error_classes() -> list[type[errors.GatewayError]]:
     """All errors that are raised, in the order of errors.py; branches of the tree are not."""
     branches = {errors.AccessDenied, errors.AgentRefused, errors.Unavailable}
-    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-    known = [kind for kind in found if issubclass(kind, errors.GatewayError)]
-    known.sort(key=lambda kind: inspect.getsourcelines(kind)[1])
-    return [kind for kind in known if kind not in branches]
+    return [kind for kind in errors_of(errors) if kind not in branches]
+
+
+def errors_of(module: ModuleType) -> list[type[errors.GatewayError]]:
+    """Those that the module defines, in its order."""
+    found = [kind for _, kind in inspect.getmembers(module, inspect.isclass)]
+    own = [kind for kind in found if kind.__module__ == module.__name__]
+    known = [kind for kind in own if issubclass(kind, errors.GatewayError)]
+    return sorted(known, key=lambda kind: inspect.getsourcelines(kind)[1])
 
 
 def tools_page() -> str:
@@ -157,6 +179,24 @@ def tools_page() -> str:
     return _with_table("tools.md", "agents/cursor/native_tools.py", table)
 
 
+def agents_page() -> str:
+    """docs/agents.md with a new table of what each agent can do; the rest is written by hand."""
+    by_default = [dataclasses.asdict(chosen(Settings(agent=kind)).by_default) for kind in AGENTS]
+    rows = [
+        " | ".join(
+            [
+                f"| {each.metadata['sentence']}",
+                *("yes" if can[each.name] else "no" for can in by_default),
+                f"`{each.name}` |",
+            ]
+        )
+        for each in dataclasses.fields(Capabilities)
+    ]
+    kinds = " | ".join(f"`{kind}`" for kind in AGENTS)
+    head = [f"| | {kinds} | in the code |", "|---|" + "---|" * len(AGENTS) + "---|"]
+    return _with_table("agents.md", "Capabilities in agents/__init__.py", [*head, *rows])
+
+
 def observability_page() -> str:
     """docs/observability.md with a new table of metrics; the rest is written by hand."""
     rows = [
@@ -166,9 +206,11 @@ def observability_page() -> str:
     return _with_table("observability.md", "journal/metrics.py", [_METRICS_HEAD, *rows])
 
 
-def _with_table(page: str, source: str, table: Sequence[str]) -> str:
+def _with_table(page: str, source: str, table: Sequence[str], text: str = "") -> str:
+    """The page, or the `text` that it shall have, with another table."""
     begins = f"<!-- the table of {source}, written by `make docs` -->"
-    head, _, rest = (DOCS / page).read_text().partition(begins)
+    head, found, rest = (text or (DOCS / page).read_text()).partition(begins)
+    assert found, f"{page} has no {begins}"
     _, _, tail = rest.partition(_TABLE_ENDS)
     written = "\n".join(table)
     return f"{head}{begins}\n\n{written}\n\n{_TABLE_ENDS}{tail}"
@@ -207,7 +249,7 @@ cursor-gateway setup opencode --launch   # or change no file, and start the clie
 `--undo` leaves alone what you or the client changed later. The file keeps its owner and its mode,
 even if root runs this, and a link stays a link. If the client writes its file after `setup` showed
 the plan, `setup` changes nothing and asks again with a new plan. The models come from the running
-gateway, or else from `cursor-agent`. `--model ID` chooses models; it may be repeated, and the first
+gateway, or else from the agent. `--model ID` chooses models; it may be repeated, and the first
 is the default. With `--launch`, the arguments after `--` go to the client:
 `cursor-gateway setup codex --launch -- exec "Rename the function"`.
 
@@ -232,19 +274,16 @@ and the tools are real, and a script plays the model.
 
 
 def doctor_page() -> str:
-    """docs/doctor.md with a new table of checks; the rest is written by hand."""
-    page = (DOCS / "doctor.md").read_text()
-    head, _, rest = page.partition(_CHECKS_BEGIN)
-    _, _, tail = rest.partition(_TABLE_ENDS)
-    rows = [
-        f"| `{check.name}` | {check.title} | {check.why} |"
-        for check in (*in_order(CursorCli), *CursorCli.probes("auto", (45, 70)))
-    ]
-    table = "\n".join(["| check | looks at | why |", "|---|---|---|", *rows])
-    return f"{head}{_CHECKS_BEGIN}\n\n{table}\n\n{_TABLE_ENDS}{tail}"
+    """docs/doctor.md with new tables of checks; the rest is written by hand."""
+    rows = (*in_order(CursorCli), *CursorCli.probes("auto", (45, 70)))
+    page = _with_table("doctor.md", "the doctor's checks and probes", _checks(rows))
+    sdk = (*SdkAgent.checks(), *SdkAgent.probes("auto", (45, 70)))
+    return _with_table("doctor.md", "the SDK bridge's own checks and probes", _checks(sdk), page)
 
 
-_CHECKS_BEGIN = "<!-- the tables of the doctor's checks and probes, written by `make docs` -->"
+def _checks(rows: Sequence[Row[Any]]) -> list[str]:
+    head = ["| check | looks at | why |", "|---|---|---|"]
+    return [*head, *(f"| `{row.name}` | {row.title} | {row.why} |" for row in rows)]
 
 
 def cli_page() -> str:
@@ -346,6 +385,7 @@ def _symptom_section(symptom: Symptom) -> str:
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
+    "agents.md": agents_page,
     "cli.md": cli_page,
     "clients/README.md": clients_page,
     "configuration.md": configuration,

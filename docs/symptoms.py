@@ -10,6 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cursor_gateway import errors
+from cursor_gateway.agents.sdk.texts import (
+    INSTALL,
+    BridgeNotFound,
+    BridgeOutdated,
+    KeyInvalid,
+    KeyMissing,
+)
 from cursor_gateway.errors import GatewayError
 
 
@@ -109,9 +116,10 @@ GROUPS: dict[str, Sequence[Symptom]] = {
         ),
         Symptom(
             "“The provided API key is invalid.”",
-            "`CURSOR_API_KEY` is set for the gateway, and Cursor does not know that key.",
+            "`CURSOR_API_KEY` is set for the gateway, and Cursor does not know that key. The CLI "
+            "can use the browser sign-in instead; the SDK bridge needs a valid key.",
             "unset CURSOR_API_KEY; cursor-gateway login",
-            (errors.AgentKeyInvalid,),
+            (errors.AgentKeyInvalid, KeyInvalid),
             check="sign-in",
         ),
         Symptom(
@@ -316,6 +324,61 @@ GROUPS: dict[str, Sequence[Symptom]] = {
             "cursor-gateway doctor --json",
             (errors.GatewayError,),
             check="versions",
+        ),
+    ),
+    "The SDK bridge": (
+        Symptom(
+            "“Cursor's SDK works with an API key only”, “knows no sign-in in a browser”",
+            "`agent` is `sdk`, and `CURSOR_API_KEY` is not set where the gateway runs. The CLI's "
+            "sign-in does not count there. A service reads the key from "
+            "[its own file](running.md#as-a-service).",
+            "export CURSOR_API_KEY=…; cursor-gateway doctor",
+            (KeyMissing,),
+            check="agent-key",
+        ),
+        Symptom(
+            "“is neither beside this Python nor on PATH”, “which is not an executable program”",
+            "`agent` is `sdk`, and the gateway does not find Cursor's program `cursor-sdk-bridge`, "
+            "or `CURSOR_SDK_BRIDGE_BIN` names something else. The package must be in the Python "
+            "environment that the gateway runs in: [agents.md](agents.md#what-each-needs).",
+            INSTALL,
+            (BridgeNotFound,),
+            check="agent",
+        ),
+        Symptom(
+            "“Cursor's SDK bridge speaks”, “Cursor's SDK bridge has”",
+            "The bridge that was found speaks another protocol than `sdk.v1`, or reports its start "
+            "in another form than the gateway knows.",
+            f"{INSTALL} --upgrade",
+            (BridgeOutdated,),
+            check="agent-version",
+        ),
+        Symptom(
+            "“Cursor's SDK bridge failed”, “Cursor's SDK bridge has ended”",
+            "The bridge did not start, ended by itself, or broke off an answer. The gateway starts "
+            "it again; if it ends again and again, each start waits longer, up to a minute. The "
+            "doctor shows its last words.",
+            "cursor-gateway doctor",
+            check="agent-version",
+        ),
+        Symptom(
+            "`plan_required` for every model",
+            "Cursor does not let this plan use the SDK; free plans were refused. The print CLI "
+            "works with the browser sign-in.",
+            "unset CURSOR_API_KEY CURSOR_GATEWAY_AGENT; cursor-gateway login",
+        ),
+        Symptom(
+            "Cursor's bill shows requests that the plan should include",
+            "Requests with an API key are billed by Cursor as such. The tokens of each request are "
+            "in the journal; its price is only in Cursor's dashboard. With the browser sign-in the "
+            "CLI uses the plan.",
+            "cursor-gateway logs --since 1d",
+        ),
+        Symptom(
+            "“and `agent` is `sdk`: unset one of them”",
+            "`isolate` and `agent_command` are settings of the print CLI. The gateway does not "
+            "start without what they ask for.",
+            "cursor-gateway config",
         ),
     ),
     "The client is refused": (
