@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import dataclasses
 import sys
@@ -11,7 +12,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import measurements, measures
+from benchmarks import bridge_measures, measurements, measures
 from benchmarks.measures import Growth, Row
 from benchmarks.rig import rig
 
@@ -19,21 +20,27 @@ HEAD = ("measure", "", "bare pipe", "reference", "gateway", "ratio", "target", "
 
 
 async def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--agent", choices=("cli", "sdk"))
+    chosen = options.parse_args().agent
     # Rich would fold long lines in a pipe.
     console = Console(width=None if sys.stdout.isatty() else 140)
-    found: list[Row] = []
-    grown: list[Growth] = []
-    with rig() as servers, console.status("measuring; this takes some minutes") as status:
-        async for row in measures.rows(servers):
-            found.append(row)
-            status.update(f"measured: {row.measure}")
-        async for growth in measures.growth(servers):
-            grown.append(growth)
-            status.update(f"measured: {growth.what}")
+    with rig() as servers, console.status("measuring; this takes some minutes"):
+        if chosen != "sdk":
+            found = [row async for row in measures.rows(servers)]
+            grown = [growth async for growth in measures.growth(servers)]
+            show(console, "bench", found, grown)
+        if chosen != "cli":
+            found = [row async for row in bridge_measures.rows(servers)]
+            show(console, "bench AGENT=sdk", found, [])
+
+
+def show(console: Console, section: str, found: list[Row], grown: list[Growth]) -> None:
     console.print(_table(HEAD, [_cells(row) for row in found]))
-    console.print(_table(_GROWTH_HEAD, [_growth_cells(growth) for growth in grown]))
+    if grown:
+        console.print(_table(_GROWTH_HEAD, [_growth_cells(growth) for growth in grown]))
     console.print_json(orjson.dumps(_as_json(found, grown)).decode())
-    measurements.write("bench", _page(found, grown))
+    measurements.write(section, _page(found, grown))
 
 
 _GROWTH_HEAD = ("growth", "", "sizes", "cost of one", "largest : smallest")
@@ -45,7 +52,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.measure,
         row.unit,
         _number(row.pipe),
-        f"{_number(row.reference)} ({row.reference_is})",
+        f"{_number(row.reference)} ({row.reference_is})" if row.reference_is else "",
         _number(row.gateway),
         "" if absolute else f"{row.figure:.2f}",
         f"≤ {row.at_most:g}" if row.at_most is not None else f"≥ {row.at_least:g}",
@@ -77,12 +84,11 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
 
 
 def _page(found: list[Row], grown: list[Growth]) -> str:
-    return "\n\n".join(
-        (
-            measurements.markdown(HEAD, [_cells(row) for row in found]),
-            measurements.markdown(_GROWTH_HEAD, [_growth_cells(growth) for growth in grown]),
-        )
-    )
+    rows = measurements.markdown(HEAD, [_cells(row) for row in found])
+    if not grown:
+        return rows
+    costs = measurements.markdown(_GROWTH_HEAD, [_growth_cells(growth) for growth in grown])
+    return f"{rows}\n\n{costs}"
 
 
 def _as_json(found: list[Row], grown: list[Growth]) -> dict[str, Any]:

@@ -46,20 +46,32 @@ class Home:
             "COLUMNS": "200",
         }
 
+    @property
+    def agent(self) -> Path:
+        """Where the switches of the tests' agents are."""
+        return self.path / "agent"
+
     def install(self, words: Sequence[str]) -> None:
         self._program(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
 
-    def _program(self, script: str) -> None:
-        program = self.path / "bin" / "cursor-agent"
+    def _program(self, script: str, name: str = "cursor-agent") -> None:
+        program = self.path / "bin" / name
         program.write_text(script)
         program.chmod(0o755)
 
     def install_fake_agent(self) -> None:
         """The tests' agent with all its vices."""
-        self.env["FAKE_AGENT_DIR"] = str(self.path / "agent")
-        (self.path / "agent" / "account").write_text(command.ACCOUNT)
-        (self.path / "agent" / "models.txt").write_text(MODELS)
+        self.env["FAKE_AGENT_DIR"] = str(self.agent)
+        (self.agent / "account").write_text(command.ACCOUNT)
+        (self.agent / "models.txt").write_text(MODELS)
         self._program(command.SCRIPT)
+
+    def install_fake_bridge(self) -> None:
+        """The tests' bridge, and a gateway that has it as its agent."""
+        self.install_fake_agent()
+        self._program(command.bridge(self.agent), "cursor-sdk-bridge")
+        self.env |= {"CURSOR_GATEWAY_AGENT": "sdk", "CURSOR_API_KEY": "key"}
+        self.env["CURSOR_SDK_BRIDGE_BIN"] = str(self.path / "bin" / "cursor-sdk-bridge")
 
     def processes(self) -> list[int]:
         """All live processes of this home, found by their environment or their command line."""

@@ -124,10 +124,10 @@ def start_floor(agent: Path) -> Server:
     return Server(argv, port, clean_environment(agent))
 
 
-def start_gateway(agent: Path) -> Server:
+def start_gateway(agent: Path, **env: str) -> Server:
     port = free_port()
     argv = [GATEWAY, "serve", "--port", str(port), "--slots", str(SLOTS)]
-    return Server(argv, port, clean_environment(agent))
+    return Server(argv, port, clean_environment(agent) | env)
 
 
 def clean_environment(agent: Path) -> dict[str, str]:

@@ -30,7 +30,8 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.chaos import SUSPICIOUS, chat
+from benchmarks.chaos import SUSPICIOUS
+from benchmarks.chaos_answers import chat
 from benchmarks.outside import GatewayProcess, Home, gateway, settled, write_section
 
 HEALTH_SECONDS = 2.0

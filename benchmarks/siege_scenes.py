@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from benchmarks.chaos import BASH, chat, function
+from benchmarks.chaos_answers import BASH, chat, function
 from benchmarks.outside import ROOT, Home
 from benchmarks.siege import Besieged, Scene, running, until
 

@@ -27,7 +27,8 @@ from pathlib import Path
 
 import aiohttp
 
-from benchmarks.chaos import FLAGS, SUSPICIOUS, Round, at_rest, chat
+from benchmarks.chaos import FLAGS, SUSPICIOUS, Round, at_rest
+from benchmarks.chaos_answers import chat
 from benchmarks.outside import GatewayProcess, Home, gateway, settled, write_section
 from benchmarks.siege import running
 from benchmarks.siege_scenes import connection, request
@@ -170,7 +171,7 @@ async def live(home: Home, dice: random.Random, minutes: float) -> tuple[list[st
     flags = (*FLAGS, "--total-timeout", "15", "--warm", "1")
     async with gateway(home, *flags) as served:
         session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=True))
-        hour = Hour(home, Round(dice, served, session, is_sabotaged=True))
+        hour = Hour(home, Round(home, dice, served, session, is_sabotaged=True))
         async with running(hour.look(), hour.misfortune()):
             await hour.visitors(time.monotonic() + minutes * 60)
         await hour.rest()
