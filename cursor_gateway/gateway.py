@@ -89,7 +89,7 @@ class Gateway:
         """
         record = record or Record()
         request = await self._request(conversation, directory, caller, may_resume, may_bridge)
-        record.resolved = request.model
+        record.resolved, record.agent_kind = request.model, self.agent.locate().kind
         record.mark("queued")
         async with self._failures.attempt(request), self._slots:
             record.mark("started")

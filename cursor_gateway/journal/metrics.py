@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from cursor_gateway import __version__
-
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -65,7 +63,7 @@ FAMILIES: Mapping[str, Family] = {
     "journal_lost_total": Family(
         "counter", "Records that could not be written to the journal's file."
     ),
-    "info": Family("gauge", "Always 1.", ("version",)),
+    "info": Family("gauge", "Always 1.", ("version", "agent")),
 }
 
 BUCKETS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 900, 3600)
@@ -105,9 +103,7 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
     def _samples(self, name: str, names: Labels) -> Iterator[str]:
-        if name == "info":
-            yield _sample(name, names, (__version__,), 1)
-        elif not names:
+        if not names:
             yield _sample(name, (), (), self._counts[name, ()])
         for (own, labels), histogram in self._histograms.items():
             if own == name:

@@ -75,6 +75,8 @@ class Record:
     # How the client's tools reached the agent: `relay`, `text`, `native`, or `none` without tools.
     # Known in the end only: the agent may not take what it was offered.
     channel: str = ""
+    # The kind of agent that was asked, as `/health` names it.
+    agent_kind: str = ""
     runs: list[RecordedRun] = field(default_factory=list)
     # The agent's own name for the conversation.
     chat: str = ""
@@ -182,6 +184,7 @@ class Record:
             "resolved": self.resolved,
             "channel": self.channel or ("none" if self.outcome != RUNNING else None),
             "agent": self.runs[-1].how if self.runs else "none",
+            "agent_kind": self.agent_kind,
             "outcome": self.outcome,
             "status": self.status,
             "error": self.error or None,
@@ -223,12 +226,13 @@ def _answer(events: Sequence[AnswerEvent]) -> dict[str, Any]:
 
 
 def _tokens(usage: Usage) -> dict[str, Any]:
-    return {
+    tokens: dict[str, Any] = {
         "input": usage.input,
         "output": usage.output,
         "cached": usage.cached,
         "estimated": usage.estimated,
     }
+    return tokens if usage.reasoning is None else tokens | {"reasoning": usage.reasoning}
 
 
 def _iso(at: float) -> str:

@@ -47,6 +47,7 @@ async def test_a_record_says_what_became_of_a_request(start: Start, fake: FakeAg
     assert (record["model"], record["resolved"]) == ("fast", "composer-2.5-fast")
     assert (record["outcome"], record["status"]) == ("complete", 200)
     assert (record["channel"], record["agent"]) == ("none", "fresh")
+    assert record["agent_kind"] == {"cli": "cursor-agent"}.get(fake.kind, fake.kind)
     assert record["tokens"]["output"] > 0 and record["tokens"]["estimated"] is False
     assert record["chat"] and record["calls"] == [] and record["loop"] is None
     assert shown | {"agents": []} == record | {"agents": []}

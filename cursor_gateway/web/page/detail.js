@@ -92,6 +92,7 @@ function facts(record) {
     fact("Client", record.client || "–"),
     fact("Model", meant(record), isAnother && el("span.quiet", ` asked for ${record.model}`)),
     fact("Dialect", record.dialect, record.stream ? ", streamed" : ", whole"),
+    record.agent_kind && fact("Agent", record.agent_kind),
     fact("Tool channel", record.channel ?? "not known yet"),
     fact("Tokens", record.tokens ? tokens(record.tokens) : "–"),
     record.calls.length > 0 && fact("Tool calls", record.calls.join(", ")),

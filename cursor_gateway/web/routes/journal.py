@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from cursor_gateway import __version__
 from cursor_gateway.errors import InvalidRequest, RequestNotFound
 from cursor_gateway.gateway import Gateway
 from cursor_gateway.journal.metrics import CONTENT_TYPE, Given
@@ -49,6 +50,7 @@ def _gauges(gateway: Gateway) -> dict[str, Given]:
     health = gateway.health()
     slots, sessions, warm = health["slots"], health["sessions"], health["warm"]
     return {
+        "info": {(__version__, health["agent"]["kind"] or "none"): 1},
         "healthy": int(health["status"] == "ok"),
         "slots": slots["total"],
         "slots_busy": slots["busy"],
