@@ -129,6 +129,17 @@ async def test_a_tool_is_not_offered_where_it_is_not_wanted(
         assert "get_time" not in fake.runs()[0]["prompt"]
 
 
+@pytest.mark.agents("sdk")
+async def test_a_run_that_has_no_process_of_its_own_names_none(client: Client) -> None:
+    await client.content("[[text:hi]]")
+    async with visiting(client) as visitor:
+        await visitor.open()
+        await visitor.page.locator(".requests tbody .model").click()
+        detail = visitor.page.get_by_role("dialog")
+        await expect(detail.locator(".facts")).to_contain_text("sdk")
+        await expect(detail.get_by_text("fresh", exact=True)).to_be_visible()
+
+
 async def test_a_request_shows_its_timeline_and_can_be_repeated(start: Start) -> None:
     async with start(record_prompts=True) as client, visiting(client) as visitor:
         await client.content(f"[[text:{CANARY}]]", headers={"X-Request-Id": "mine"})

@@ -141,7 +141,9 @@ function bar(from, to) {
 function agents(record) {
   const lines = record.agents.map(({ how, spare, pid, exit }) => {
     const end = exit == null ? "still running" : `exit code ${exit}`;
-    return el("li", [how, spare && "warm", `process ${pid}`, end].filter(Boolean).join(", "));
+    // Not each agent has a process for each run.
+    const process = pid == null ? [] : [`process ${pid}`, end];
+    return el("li", [how, spare && "warm", ...process].filter(Boolean).join(", "));
   });
   return lines.length > 0 && section("Agent", el("ul.plain", lines));
 }
