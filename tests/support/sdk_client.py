@@ -122,7 +122,9 @@ def result_in(frames: list[Json]) -> Json:
 async def started(
     program: Path | str, env: Mapping[str, str], *flags: str
 ) -> AsyncIterator[BridgeClient]:
-    """It, in a session of its own, which ends with the test."""
+    """It, in a session of its own, which ends with the test. What it leaves in the folder for
+    temporary files when it is killed goes with the test, too."""
+    env = {"TMPDIR": env["HOME"], **env}
     process = await asyncio.create_subprocess_exec(
         str(program), *flags, env=env, stderr=asyncio.subprocess.PIPE, start_new_session=True
     )
