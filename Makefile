@@ -89,9 +89,11 @@ types: $(VENV)/.installed-dev
 # What needs no event loop, no file and no process is pure, and has tests that need none either.
 PURE := cursor_gateway/core/* cursor_gateway/dialects/* \
 	$(addprefix cursor_gateway/agents/cursor/,stream.py deltas.py texts.py native_tools.py) \
+	$(addprefix cursor_gateway/agents/acp/,models.py requests.py stream.py texts.py wire.py) \
 	$(addprefix cursor_gateway/agents/sdk/,frames.py handshake.py models.py requests.py stream.py texts.py) \
 	$(addprefix cursor_gateway/mcp_bridge/,config.py intake.py names.py results.py message_meter.py)
 PURE_TESTS := tests/core tests/dialects $(addprefix tests/agents/test_,stream.py texts.py) \
+	$(addprefix tests/agents/test_acp_,models.py requests.py stream.py texts.py wire.py) \
 	$(addprefix tests/agents/test_sdk_,frames.py handshake.py models.py requests.py stream.py texts.py) \
 	$(addprefix tests/bridge/test_,config.py intake.py names.py results.py message_meter.py)
 

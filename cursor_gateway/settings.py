@@ -78,9 +78,10 @@ class Settings:
     agent: str = setting(
         "cli",
         "CURSOR_GATEWAY_AGENT",
-        "Who answers: `cli` is Cursor's print CLI, `sdk` the bridge of Cursor's SDK (only with an "
-        "API key), `demo` the built-in demo agent.",
-        choices=("cli", "sdk", "demo"),
+        "Who answers: `cli` is Cursor's print CLI, `acp` the same CLI as an ACP server (it stays "
+        "between answers), `sdk` the bridge of Cursor's SDK (only with an API key), `demo` the "
+        "built-in demo agent.",
+        choices=("cli", "acp", "sdk", "demo"),
     )
     agent_executable: str = setting(
         "",

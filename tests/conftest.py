@@ -138,20 +138,21 @@ class FakeAgent:
         return [call for call in self.calls() if call["prompt"]]
 
     def rpcs(self, method: str) -> list[dict[str, Any]]:
-        """What the bridge was sent under this name."""
+        """What the bridge, or `cursor-agent acp`, was sent under this name."""
         file = self.home / "rpcs"
         lines = file.read_text().splitlines() if file.exists() else []
         asked = (json.loads(line) for line in lines)
         return [each["body"] for each in asked if each["method"] == method]
 
     def model_steps(self, agent_id: str = "") -> int:
-        """How often the model behind the bridge was asked, for this agent or for all."""
+        """How often the model was asked, for this agent or for all; the print CLI does not tell."""
         file = self.home / "model-steps"
         agents = file.read_text().split() if file.exists() else []
         return agents.count(agent_id) if agent_id else len(agents)
 
     def at_work(self) -> list[Any]:
-        """The runs that have not ended: a process for each, or files of the bridge's."""
+        """The runs that have not ended: a process for each, or files of those whose one process
+        does many."""
         if self.kind == "cli":
             return self.processes()
         files = sorted((self.home / "at-work").glob("*"))
@@ -167,12 +168,13 @@ class FakeAgent:
         return environment_of(pid).get("FAKE_AGENT_DIR") == str(self.home) and not asked
 
 
-# For what both must do alike.
-EITHER_AGENT = pytest.mark.agents("cli", "sdk")
+# For what each must do alike.
+EITHER_AGENT = pytest.mark.agents("cli", "sdk", "acp")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`@pytest.mark.agents("cli", "sdk")`: a test is asked of each of these agents."""
+    """`@pytest.mark.agents("cli", "sdk", "acp")`: a test is asked of each of these agents, as far
+    as there are such."""
     marker = metafunc.definition.get_closest_marker("agents")
     if marker and "agent_kind" in metafunc.fixturenames:
         kinds = [kind for kind in marker.args if kind in AGENTS]
@@ -210,7 +212,8 @@ def fake(tmp_path: Path, agent_kind: str) -> FakeAgent:
     }
     if agent_kind == "sdk":
         env |= {"CURSOR_SDK_BRIDGE_BIN": str(bridge), "CURSOR_API_KEY": "key"}
-        env["CURSOR_GATEWAY_AGENT"] = "sdk"
+    if agent_kind != "cli":
+        env["CURSOR_GATEWAY_AGENT"] = agent_kind
     agent = FakeAgent(home, env, bridge, agent_kind)
     agent.sign_in()
     return agent

@@ -124,6 +124,8 @@ CORE_PREFIX = "cursor_gateway.core."
 
 # What Cursor's agents share: the words of its servers, and the names of its tools.
 OF_CURSOR = {"cursor_gateway.agents.cursor.texts", "cursor_gateway.agents.cursor.native_tools"}
+# Whom an agent may know. ACP is another way to speak to the same program, of which it shares much.
+KNOWN = {"acp": {"acp", "cursor"}, "demo": {"cursor", "demo"}, "cursor": {"cursor"}, "sdk": {"sdk"}}
 
 
 def test_inside_agents_the_seam_knows_no_agent_and_only_the_demo_knows_another() -> None:
@@ -140,8 +142,7 @@ def test_inside_agents_the_seam_knows_no_agent_and_only_the_demo_knows_another()
         }
         shared = {name for name in at_top for known in OF_CURSOR if name.startswith(known)}
         top = {name.split(".")[2] for name in at_top - (shared if folder == "sdk" else set())}
-        known = {"demo": {"cursor", "demo"}, "cursor": {"cursor"}, "sdk": {"sdk"}}
-        assert top & {"cursor", "demo", "sdk"} <= known.get(folder, set()), path
+        assert top & KNOWN.keys() <= KNOWN.get(folder, set()), path
 
 
 VENDORS = re.compile(

@@ -139,7 +139,7 @@ def test_times_and_sizes_have_a_unit_and_counts_have_none() -> None:
 def test_who_answers_is_chosen_by_name() -> None:
     assert load({}, {}).settings.agent == "cli"
     assert load({}, {"CURSOR_GATEWAY_AGENT": "demo"}).settings.agent == "demo"
-    with pytest.raises(SettingsError, match=r"agent .* must be one of cli, sdk, demo"):
+    with pytest.raises(SettingsError, match=r"agent .* must be one of cli, acp, sdk, demo"):
         load({"agent": "nobody"}, {})
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Where each agent is made. They are imported when they are chosen: some need much.
 AGENTS: dict[str, str] = {
+    "acp": "cursor_gateway.agents.acp.agent:AcpAgent",
     "cli": "cursor_gateway.agents.cursor.cli:CursorCli",
     "demo": "cursor_gateway.agents.demo.agent:DemoAgent",
     "sdk": "cursor_gateway.agents.sdk.agent:SdkAgent",

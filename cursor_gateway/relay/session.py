@@ -59,8 +59,8 @@ class RelaySession:
         self._results: dict[str, asyncio.Future[ToolResult]] = {}
         # The requests that are waited for: their task, and since when.
         self._held: dict[str | int, tuple[asyncio.Task[Any] | None, float]] = {}
-        # Whether the agent was ever here.
-        self._has_contact = False
+        # Whether the agent was ever here, and whether it has fetched the list of tools.
+        self._has_contact = self.is_listed = False
         # Whether tools were added since it fetched the list, and whether it was told so.
         self._has_new_tools = self._told_of_new_tools = False
         # Whether the agent gave up waiting for a call. Then no result can reach it any more.
@@ -141,7 +141,7 @@ class RelaySession:
             self.on_arrival()
 
     def list_tools(self) -> dict[str, Any]:
-        self._has_new_tools = False
+        self._has_new_tools, self.is_listed = False, True
         self.on_arrival()
         return {"tools": self.tools.listing()}
 

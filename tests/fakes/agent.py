@@ -110,7 +110,11 @@ def main(argv: Sequence[str]) -> int:
             return 0
         if words[:1] == ["status"]:
             return status(argv, options, out)
-        if words[:1] == ["models"]:
+        if words[:1] == ["acp"]:
+            from tests.fakes import acp
+
+            return acp.main(argv, options)
+        if words[:1] == ["models"] or "--list-models" in options:
             return models(argv, out)
         if words[:1] == ["login"]:
             (HOME / "account").write_text("dev@example.com")
@@ -167,6 +171,10 @@ def status(argv: Sequence[str], options: dict[str, str], out: IO[str]) -> int:
 
 def models(argv: Sequence[str], out: IO[str]) -> int:
     record(argv, None)
+    if (HOME / "acp-processes").exists():
+        from tests.fakes import acp
+
+        acp.disturb()
     if not account() and not os.environ.get("CURSOR_API_KEY"):
         return fail(MODELS_NO_AUTH)
     key = HOME / "key"

@@ -48,7 +48,7 @@ case "$*" in
 "status --format json")
     is_plain status-hangs status-takes old && {{ echo '{_status().rstrip()}'; exit; }};;
 models)
-    test -z "$CURSOR_API_ENDPOINT" && is_plain key offline truncate-models &&
+    test -z "$CURSOR_API_ENDPOINT" && is_plain key offline truncate-models acp-processes &&
         cd "$FAKE_AGENT_DIR" && exec cat models.txt;;
 esac
 {PYTHON}

@@ -7,6 +7,7 @@ Each request has a connection of its own and speaks HTTP/1.0, whose answers end 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import socket
@@ -34,6 +35,8 @@ class McpClient:
         # The notifications that came with answers.
         self.heard: list[str] = []
         self.heeds_changes = True
+        # The requests that are on their way.
+        self._unanswered: set[int] = set()
 
     def connect(self, *, lists: bool = True) -> None:
         client = {"name": "fake-agent", "version": "1"}
@@ -60,6 +63,14 @@ class McpClient:
         ]
         return {"success": {"content": content, "isError": answer["result"].get("isError", False)}}
 
+    def listen(self) -> None:
+        """The back channel: whatever the server has to say besides its answers, for as long as it
+        keeps the connection. Many have none."""
+        with contextlib.suppress(OSError, ValueError), self._requested("GET", b"", None) as lines:
+            for line in lines:
+                if line.startswith(b"data: "):
+                    self.heard.append(json.loads(line[6:]).get("method", ""))
+
     def tell(self, method: str, params: dict[str, Any]) -> None:
         message = {"jsonrpc": "2.0", "method": method, "params": params}
         with self._posted(message, 10.0) as lines:
@@ -68,13 +79,24 @@ class McpClient:
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         rpc_id = next(self._ids)
         message = {"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params}
+        self._unanswered.add(rpc_id)
         with self._posted(message, self.patience) as lines:
             try:
                 return self._answer(lines, rpc_id, time.monotonic() + self.patience)
             except TimeoutError:
                 # Its connection is still open, as the CLI's is.
-                self.tell("notifications/cancelled", {"requestId": rpc_id, "reason": "timed out"})
+                self._give_up(rpc_id, "timed out")
                 raise
+            finally:
+                self._unanswered.discard(rpc_id)
+
+    def give_up(self) -> None:
+        """Nobody waits for the answers any more that are still to come, and the server is told."""
+        for rpc_id in tuple(self._unanswered):
+            self._give_up(rpc_id, "cancelled")
+
+    def _give_up(self, rpc_id: int, reason: str) -> None:
+        self.tell("notifications/cancelled", {"requestId": rpc_id, "reason": reason})
 
     def _answer(self, lines: IO[bytes], rpc_id: int, deadline: float) -> dict[str, Any]:
         headers = b"".join(iter(lambda: lines.readline().strip(), b""))
@@ -90,12 +112,16 @@ class McpClient:
                 self.heard.append(data["method"])
         raise ConnectionError("the stream ended without an answer")
 
+    def _posted(
+        self, message: dict[str, Any], seconds: float
+    ) -> contextlib.AbstractContextManager[IO[bytes]]:
+        return self._requested("POST", json.dumps(message).encode(), seconds)
+
     @contextmanager
-    def _posted(self, message: dict[str, Any], seconds: float) -> Iterator[IO[bytes]]:
+    def _requested(self, verb: str, body: bytes, seconds: float | None) -> Iterator[IO[bytes]]:
         """The lines of the answer, its headers first."""
-        body = json.dumps(message).encode()
         headers = {"Host": f"{self._host}:{self._port}", "Content-Length": str(len(body))}
-        head = [f"POST {self._path} HTTP/1.0"]
+        head = [f"{verb} {self._path} HTTP/1.0"]
         head += [f"{name}: {value}" for name, value in (headers | self._headers).items()]
         with socket.create_connection((self._host, self._port), timeout=seconds) as connection:
             connection.sendall("\r\n".join([*head, "", ""]).encode() + body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,31 @@ echo '{"type":"system","subtype":"init","session_id":"s","cwd":"/"}'
 said=$(eval "$script" 2>&1 | tr -d '"\\' | tr '\n' ' ')
 printf '{"type":"assistant","message":{"content":"%s"},"timestamp_ms":1}\n' "$said"
 printf '{"type":"result","subtype":"success","is_error":false,"result":"%s"}\n' "$said"
+"""
+# The same over ACP. It says which sessions it sees.
+ACP_AGENT = r"""#!/bin/sh
+case "$1" in
+  --version) echo 2026.09.18-isolated; exit ;;
+  status) echo '{"isAuthenticated": true}'; exit ;;
+esac
+say() { echo "{\"jsonrpc\":\"2.0\",$1}"; }
+while read -r line; do
+  id=$(printf %s "$line" | sed 's/^.*"id":\([0-9]*\).*$/\1/')
+  case "$line" in
+    *'"initialize"'*) say "\"id\":$id,\"result\":{}" ;;
+    *'"session/new"'*)
+      mkdir -p "$HOME/.cursor/acp-sessions/s1"
+      touch "$HOME/.cursor/acp-sessions/s1/store.db"
+      say "\"id\":$id,\"result\":{\"sessionId\":\"s1\"}" ;;
+    *'"session/set_mode"'*) say "\"id\":$id,\"result\":{}" ;;
+    *'"session/prompt"'*)
+      seen=$(ls "$HOME/.cursor/acp-sessions")
+      update="{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"text\":\"$seen\"}}"
+      say "\"method\":\"session/update\",\"params\":{\"sessionId\":\"s1\",\"update\":$update}"
+      say "\"id\":$id,\"result\":{\"stopReason\":\"end_turn\"}" ;;
+    *) say "\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no\"}" ;;
+  esac
+done
 """
 
 
@@ -116,6 +142,26 @@ async def test_an_isolated_agent_sees_no_transcript_of_others_and_takes_its_own_
         assert "--resume s" in second and second.startswith("2 ")
     left = sorted(str(p.relative_to(tmp_path)) for p in (tmp_path / ".cursor").glob("*/*"))
     assert left == [".cursor/chats/another", ".cursor/projects/another"]
+
+
+@needs_bwrap
+@pytest.mark.agents("acp")
+async def test_an_isolated_one_sees_no_session_of_others(
+    start: Start, fake: FakeAgent, tmp_path: Path
+) -> None:
+    (fake.cursor / "acp-sessions" / "another").mkdir(parents=True)
+    program = tmp_path / "bin" / "cursor-agent"
+    program.write_text(ACP_AGENT)
+    async with start(isolate=True) as client:
+        talk = Dialogue(client, [])
+        assert (await talk.say("hi"))["content"] == "s1"
+        assert (await talk.say("again"))["content"] == "s1"
+        for pid in fake.processes():
+            os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: not fake.processes())
+        # What it has kept is gone with it, so that another one reads everything.
+        assert (await talk.say("and again"))["content"] == "s1"
+    assert [store.name for store in (fake.cursor / "acp-sessions").iterdir()] == ["another"]
 
 
 @needs_bwrap

@@ -214,6 +214,7 @@ async def test_two_calls_in_one_block_are_both_made(client: Client) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.agents("cli", "sdk")
 async def test_the_agents_own_tool_becomes_the_clients(
     client: Client, fake: FakeAgent, stream: bool
 ) -> None:
@@ -263,6 +264,7 @@ async def test_a_tool_that_the_client_lacks_stays_the_agents_own(client: Client)
         assert b": the agent uses a tool of its own" in await response.read()
 
 
+@pytest.mark.agents("cli", "sdk")
 async def test_activity_is_shown_as_thinking_when_asked_for(start: Start) -> None:
     async with start(show_activity=True) as client:
         answer = await ask(client, '[[own:semSearch {"query": "x"}]][[text:Found.]]')
@@ -416,6 +418,7 @@ async def test_reading_many_files_is_never_a_loop(client: Client) -> None:
     assert calls(await ask(client, messages)) == [("read", {"filePath": "/last"})]
 
 
+@pytest.mark.agents("cli", "sdk")
 async def test_the_agents_own_loop_is_stopped_too(client: Client, fake: FakeAgent) -> None:
     for own in ('[[own:semSearch {"query": "x"}]]', '[[rejected:semSearch {"query": "x"}]]'):
         before = len(fake.runs())

@@ -20,13 +20,14 @@ from tests.conftest import GUARDIAN, FakeAgent, Start, children_of, command_line
 from tests.http.dialogue import BASH, Dialogue
 
 pytestmark = pytest.mark.processes
+OF_THE_CLI = pytest.mark.agents("cli", "acp")
 
 SESSION = "0f7bd36c-4c5b-4e2f-9a51-1d1b3f6f7a10"
 
 
 def kept(config: Path) -> list[str]:
-    """All files below the two folders, by their paths in there."""
-    places = (config / "chats", config / "projects")
+    """All files below its folders for conversations, by their paths in there."""
+    places = (config / "chats", config / "projects", config / "acp-sessions")
     # Unlike a Path it does not mind folders that go away meanwhile.
     walks = [walk for place in places for walk in os.walk(place)]
     files = [Path(folder, name) for folder, _, names in walks for name in names]
@@ -50,12 +51,14 @@ def strangers(fake: FakeAgent, tmp_path: Path) -> list[str]:
         for path in (
             fake.cursor / "chats" / chats_of(directory) / SESSION / "store.db",
             project / "agent-transcripts" / SESSION / f"{SESSION}.jsonl",
+            fake.cursor / "acp-sessions" / SESSION / "store.db",
         ):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("the user's own")
     return kept(fake.cursor)
 
 
+@OF_THE_CLI
 async def test_nothing_of_a_scratch_run_stays_behind(
     start: Start, fake: FakeAgent, strangers: list[str]
 ) -> None:
@@ -65,7 +68,7 @@ async def test_nothing_of_a_scratch_run_stays_behind(
         await client.answer("[[init]][[stderr:it dies]][[exit:1]]")
         assert len(fake.runs()) == 3
         await eventually(lambda: kept(fake.cursor) == strangers)
-    assert sorted(path.name for path in fake.cursor.glob("*/*")) == sorted(
+    assert sorted({path.name for path in fake.cursor.glob("*/*")}) == sorted(
         {path.split("/")[1] for path in strangers}
     )
 
@@ -98,6 +101,7 @@ async def test_the_next_run_in_the_same_directory_finds_nothing_of_the_last(
             await eventually(lambda: kept(fake.cursor) == [])
 
 
+@OF_THE_CLI
 @pytest.mark.parametrize("told", ["CURSOR_CONFIG_DIR", "XDG_CONFIG_HOME"])
 async def test_the_clis_folder_may_be_somewhere_else(
     start: Start, fake: FakeAgent, tmp_path: Path, told: str
@@ -181,7 +185,13 @@ def kept_below(folder: Path) -> list[Path]:
 def test_an_odd_session_id_removes_nothing(fake: FakeAgent, tmp_path: Path) -> None:
     (fake.cursor / "chats").mkdir(parents=True)
     found = Transcripts(fake.env, tmp_path, keep=False)
-    assert found.of_sessions(tmp_path, ["", ".", "..", "../..", "a/b"]) == []
+    odd = ["", ".", "..", "../..", "a/b"]
+    assert found.of_sessions(tmp_path, odd) == []
+    assert [found.of_names("chats", session) for session in odd] == [[]] * len(odd)
+    for session in odd:
+        found.note_names("chats", session)
+    found.fulfil()
+    assert (fake.cursor / "chats").exists()
 
 
 # After a crash
@@ -243,6 +253,7 @@ def content_of(note: Path) -> str:
     return note.read_text()
 
 
+@OF_THE_CLI
 @pytest.mark.parametrize("with_guardian", [False, True])
 async def test_a_killed_gateway_leaves_no_transcript(
     start: Start, fake: FakeAgent, strangers: list[str], with_guardian: bool
@@ -307,6 +318,7 @@ def test_a_note_that_was_cut_short_or_written_by_somebody_else_does_no_harm(
             '{"root"',
             f'{{"root": "/tmp/cursor-gateway-x", {folders}}}\n"{tmp_path}"\n"/tmp/cur',
             f'{{"root": "/", {folders}}}\n',
+            f'{{"root": "/tmp/cursor-gateway-x", {folders}}}\n["chats"]\n["chats", ".."]\n[1, 2]',
         )
     ):
         (state / "scratch" / f"{number}.json").write_text(note)

@@ -16,7 +16,7 @@ def resumed(fake: FakeAgent) -> list[bool]:
     if fake.kind == "cli":
         return ["--resume" in run["argv"] for run in runs]
     # A chat is an agent that was sent a message before.
-    agents = [run["agent"] for run in runs]
+    agents = [run.get("agent") or run["session"] for run in runs]
     return [agent in agents[:at] for at, agent in enumerate(agents)]
 
 

@@ -51,15 +51,22 @@ def check(env: Mapping[str, str]) -> None:
 
 
 def isolated(
-    argv: Sequence[str], env: Mapping[str, str], workspace: Workspace, *, may_edit: bool
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    workspace: Workspace,
+    *,
+    may_edit: bool,
+    hidden: Sequence[str] = (),
 ) -> list[str]:
-    """The command line that runs `argv` so. `may_edit` is about a workspace that the user named."""
+    """The command line that runs `argv` so. `may_edit` is about a workspace that the user named;
+    `hidden` are other folders of the CLI's with what it keeps of all directories."""
     program = Path(argv[0]).resolve()
     home = Path(env.get("HOME", "~")).expanduser()
     command = [*_empty_system(), "--tmpfs", str(home), *_read_only([_install_of(program)])]
     for directory in config_folders(env):
         command += ["--bind-try", str(directory), str(directory)]
     command += _own_transcripts(workspace.path, env)
+    command += _covered(hidden, env)
     if not workspace.is_scratch:
         bind = "--bind" if may_edit else "--ro-bind"
         command += [bind, str(workspace.path), str(workspace.path)]
@@ -83,6 +90,14 @@ def _read_only(paths: Sequence[Path]) -> list[str]:
 def _install_of(program: Path) -> Path:
     """The directory of the CLI's version; the program alone where it stands among others."""
     return program.parent if "cursor-agent" in str(program.parent) else program
+
+
+def _covered(names: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
+    """Made where they are missing: what another agent makes later would be seen."""
+    for folder in filter(Path.is_dir, config_folders(env)):
+        for name in names:
+            (folder / name).mkdir(mode=0o700, exist_ok=True)
+            yield from ("--tmpfs", str(folder / name))
 
 
 def _own_transcripts(directory: Path, env: Mapping[str, str]) -> Iterator[str]:

@@ -42,7 +42,11 @@ _FAILURES: tuple[tuple[type[errors.GatewayError], str], ...] = (
         r"named models unavailable|free plans can only|upgrade plans to continue"
         r"|usage_pricing_required|pro_user_only|plan_required",
     ),
-    (errors.QuotaExceeded, r"usage limit|user_usage_limit|free requests limit|spend limit"),
+    (
+        errors.QuotaExceeded,
+        r"usage limit|user_usage_limit|free requests limit|spend limit"
+        r"|upgrade your plan to continue",
+    ),
     (
         errors.RateLimited,
         r"rate limit|rate_limit|resource_exhausted|rate_limited|slow_pool|too many requests",

@@ -29,8 +29,9 @@ from pathlib import Path
 
 ROOT_PREFIX = "cursor-gateway-"
 _PROGRAM = __file__
-# A line for each directory that was ever in use at once; more than this is no note of ours.
-_MAX_NOTE = 1024 * 1024
+# A line for each directory that was ever in use at once, and for each folder that a session had;
+# more than this is no note of ours.
+_MAX_NOTE = 16 * 1024 * 1024
 # What an agent says its session is becomes a part of a path.
 _NO_LETTER_OR_DIGIT = re.compile(r"[^A-Za-z0-9]")
 _DASHES = re.compile("-+")
@@ -106,6 +107,8 @@ class Transcripts:
         self._keep = keep
         self._note: tuple[Path, int] | None = None
         self._noted: set[Path] = set()
+        # What is named after a session, and not after a directory, by its names below the folders.
+        self._named: set[tuple[str, ...]] = set()
         self._unwritten = b""
 
     def begin(self, root: Path) -> None:
@@ -134,7 +137,16 @@ class Transcripts:
         if self._keep or directory in self._noted:
             return
         self._noted.add(directory)
-        self._unwritten += json.dumps(str(directory)).encode() + b"\n"
+        self._write_down(str(directory))
+
+    def note_names(self, *names: str) -> None:
+        """The CLI keeps something by these names below its folder, whatever the directory."""
+        if not self._keep and _are_names(names):
+            self._named.add(names)
+            self._write_down(names)
+
+    def _write_down(self, what: object) -> None:
+        self._unwritten += json.dumps(what).encode() + b"\n"
         if self._note:
             with suppress(OSError):
                 written = os.write(self._note[1], self._unwritten)
@@ -152,6 +164,12 @@ class Transcripts:
             for trace in _of_session(self._folders, str(directory), session)
         )
 
+    def of_names(self, *names: str) -> list[Trace]:
+        """What was noted by these names, and is removed now."""
+        self._named.discard(names)
+        traces = ((folder, *names) for folder in self._folders)
+        return self._existing(traces) if _are_names(names) else []
+
     def clear_behind_others(self) -> None:
         """What gateways left that are gone, and their guardians as well."""
         for note in self._notes.glob("*.json"):
@@ -163,6 +181,8 @@ class Transcripts:
         """The gateway ends: remove what the CLI kept of its scratch directories."""
         for directory in self._noted:
             remove(_of_directory(self._folders, str(directory)))
+        for names in self._named:
+            remove((folder, *names) for folder in self._folders)
         if self._note:
             path, lock = self._note
             path.unlink(missing_ok=True)
@@ -190,15 +210,28 @@ def _noted(notes: Path, root: Path, folders: Sequence[str]) -> tuple[Path, int]:
 
 def _clear(note: Path) -> None:
     """Remove what `note` names, and the note."""
-    head, *directories = _lines(note)
+    head, *others = _lines(note)
     match head:
         case {"root": str(root), "folders": [*folders]} if _is_ours(root):
-            for directory in (root, *directories):
-                # Nothing is removed that is not below a root of ours, whatever a note says.
-                if isinstance(directory, str) and Path(directory).is_relative_to(root):
-                    remove(_of_directory(map(str, folders), directory))
+            for each in (root, *others):
+                remove(_noted_traces(list(map(str, folders)), root, each))
             shutil.rmtree(root, ignore_errors=True)
     note.unlink(missing_ok=True)
+
+
+def _noted_traces(folders: Sequence[str], root: str, noted: object) -> Iterator[Trace]:
+    """Nothing that is not below a root of ours, nor named after a session, whatever a note says."""
+    if isinstance(noted, str) and Path(noted).is_relative_to(root):
+        yield from _of_directory(folders, noted)
+    elif isinstance(noted, list) and _are_names(noted):
+        yield from ((folder, *noted) for folder in folders)
+
+
+def _are_names(names: Sequence[object]) -> bool:
+    """Whether these lead to one thing in a folder of the CLI's, and not out of it."""
+    return len(names) == 2 and all(
+        isinstance(name, str) and _SESSION.fullmatch(name) for name in names
+    )
 
 
 def _lines(note: Path) -> list[object]:

@@ -39,7 +39,7 @@ from cursor_gateway.agents.sdk.texts import (
     fault,
 )
 from cursor_gateway.agents.sdk.tool_calls import ToolCalls
-from cursor_gateway.agents.sdk.warm import WarmAgents
+from cursor_gateway.agents.warm_agents import WarmAgents
 from cursor_gateway.background import in_background
 from cursor_gateway.findings import Row
 from cursor_gateway.processes.children import LastWill, NoWill
@@ -107,7 +107,9 @@ class SdkAgent(Agent):
         self.make_room: Callable[[], Awaitable[bool]] = _nobody_waits
         self.callbacks = Callbacks()
         self.bridge = Bridge(context.env, context.children, self.callbacks)
-        self.warm = WarmAgents(context.settings.warm, self._created, self._delete)
+        self.warm = WarmAgents(
+            context.settings.warm, self._created, self._delete, failures=(BridgeFault, Refusal)
+        )
         self._context = context
         self._located: Located | None = None
         self._catalogue = Catalogue()

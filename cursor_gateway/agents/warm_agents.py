@@ -1,8 +1,8 @@
-"""WarmAgents: agents that are created before anybody asks.
+"""WarmAgents: whatever a conversation needs, created before anybody asks.
 
-To create one goes to Cursor's servers. It can serve exactly one *kind* of request, since model and
-tools are fixed with it. So there are few, each for a kind that was seen; they expire, and a request
-that finds none creates its own.
+To create it takes seconds. It can serve exactly one *kind* of request, since model and tools are
+fixed with it. So there are few, each for a kind that was seen; they expire, and a request that
+finds none creates its own.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from cursor_gateway.agents import RunSpec
-from cursor_gateway.agents.sdk.bridge_agent import BridgeAgent
-from cursor_gateway.agents.sdk.texts import BridgeFault, Refusal
 from cursor_gateway.background import in_background
 from cursor_gateway.errors import GatewayError
 
@@ -25,17 +23,30 @@ log = logging.getLogger(__name__)
 LIFETIME = 300.0
 
 
-class WarmAgents:
+class Warm(Protocol):
+    @property
+    def is_there(self) -> bool:
+        """Whether it can still be used."""
+        ...
+
+
+W = TypeVar("W", bound=Warm)
+
+
+class WarmAgents(Generic[W]):
     def __init__(
         self,
         most: int,
-        create: Callable[[RunSpec], Awaitable[BridgeAgent]],
-        discard: Callable[[BridgeAgent], asyncio.Future[None]],
+        create: Callable[[RunSpec], Awaitable[W]],
+        discard: Callable[[W], asyncio.Future[None]],
+        failures: tuple[type[Exception], ...] = (),
     ) -> None:
         self._most = most
         self._create = create
         self._discard = discard
-        self._ready: dict[Hashable, tuple[BridgeAgent, asyncio.TimerHandle]] = {}
+        # What `create` may raise.
+        self._failures: tuple[type[Exception], ...] = (GatewayError, *failures)
+        self._ready: dict[Hashable, tuple[W, asyncio.TimerHandle]] = {}
         self._coming: dict[Hashable, asyncio.Task[None]] = {}
         self._used = 0
 
@@ -47,7 +58,7 @@ class WarmAgents:
             task = in_background(self._prepare(spec), "creating a warm agent")
             self._coming[spec.kind] = task
 
-    def take(self, spec: RunSpec) -> BridgeAgent | None:
+    def take(self, spec: RunSpec) -> W | None:
         agent = self._take_out(spec.kind)
         if agent is not None and not agent.is_there:
             self._discard(agent)
@@ -80,7 +91,7 @@ class WarmAgents:
     async def _prepare(self, spec: RunSpec) -> None:
         try:
             agent = await self._create(spec)
-        except (GatewayError, Refusal, BridgeFault) as error:
+        except self._failures as error:
             log.debug("no warm agent: %s", error)
             return
         finally:
@@ -97,7 +108,7 @@ class WarmAgents:
         if agent := self._take_out(kind):
             self._discard(agent)
 
-    def _take_out(self, kind: Hashable) -> BridgeAgent | None:
+    def _take_out(self, kind: Hashable) -> W | None:
         agent, timer = self._ready.pop(kind, (None, None))
         if timer is not None:
             timer.cancel()
