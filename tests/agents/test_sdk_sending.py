@@ -25,3 +25,19 @@ async def test_a_bug_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> 
         await sending.over
     assert isinstance(sending.failure, BridgeFault)
     assert "could not be read" in caplog.text
+
+
+async def without_end() -> AsyncGenerator[list[dict[str, Any]], None]:
+    yield [{"interactionUpdate": {"update": {"type": "text-delta", "text": "Hello"}}}]
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_when_the_bridge_ends_its_reader_learns_of_it_whatever_the_connection_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cursor_gateway.agents.sdk.sending.END_SECONDS", 0.0)
+    sending = Sending(without_end(), ToolCalls((), lambda: "1", no_bridged_calls))
+    sending.bridge_ended()
+    async with asyncio.timeout(10):
+        await asyncio.wait({sending.over})
+    assert isinstance(sending.failure, BridgeFault)

@@ -29,6 +29,7 @@ from cursor_gateway.agents.sdk.handshake import (
     without_ready_line,
 )
 from cursor_gateway.agents.sdk.program import environment, find_bridge
+from cursor_gateway.agents.sdk.sending import Sending
 from cursor_gateway.agents.sdk.texts import BridgeFault, Refusal, error_for, fault
 from cursor_gateway.background import in_background
 from cursor_gateway.errors import GatewayError, ShuttingDown
@@ -58,6 +59,16 @@ class Connection:
         self.home = home
         self.born = asyncio.get_running_loop().time()
         self.is_given_up = False
+
+    def tell_end(self, sending: Sending) -> None:
+        """Let who reads from the bridge know when it ends."""
+        exited = self.child.exited
+
+        def tell(_: object) -> None:
+            sending.bridge_ended()
+
+        exited.add_done_callback(tell)
+        sending.over.add_done_callback(lambda _: exited.remove_done_callback(tell))
 
     @property
     def is_alive(self) -> bool:

@@ -49,6 +49,7 @@ class BridgeAgent:
         stream = self._connection.connect.stream(f"{SERVICE}/Send", request)
         self._sending = Sending(stream, self.calls)
         self.calls.on_arrival = self._sending.wake
+        self._connection.tell_end(self._sending)
         return self._sending
 
     async def take_up(self, options: dict[str, Any], calls: ToolCalls) -> None:

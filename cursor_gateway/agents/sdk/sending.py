@@ -69,6 +69,17 @@ class Sending:
         self.over.cancel()
         await asyncio.wait({self.over})
 
+    def bridge_ended(self) -> None:
+        """What it still sent is read for a moment. That a connection breaks off was not always
+        noticed (aiohttp 3.14, once in thousands of deaths)."""
+        asyncio.get_running_loop().call_later(END_SECONDS, self._give_up)
+
+    def _give_up(self) -> None:
+        if not self.over.done():
+            self.over.cancel()
+            self.failure = BridgeFault("it has ended")
+            self.wake()
+
     async def _read(self, messages: AsyncGenerator[list[dict[str, Any]], None]) -> None:
         try:
             self.failure = await self._failure_of(messages)
