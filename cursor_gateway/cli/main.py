@@ -109,8 +109,8 @@ def cli() -> None:
     """Use the models of your Cursor subscription from any client
     that speaks the API of OpenAI or Anthropic.
 
-    The official cursor-agent CLI answers, under your own sign-in. Start with `cursor-gateway serve`
-    and give your client the base URL that it prints.
+    Cursor's official CLI answers under your own sign-in, or its SDK bridge with your API key. Start
+    with `cursor-gateway serve` and give your client the base URL that it prints.
     """
 
 
